@@ -53,6 +53,8 @@ def change(folder, **changes):
         ("baselines", {"contributions.resolution": 20}, "data.resolution 16 → 20"),
         ("explain", {"properties": [{"name": "colourfulness", "percentile": 95}]}, "percentile null → 95.0"),
         ("credits", {"contributions.holdout": 0.2}, "data.images.ada 6 → 5; data.images.bob 6 → 5"),
+        ("credits", {"contributions.lots": 3}, "data.images.ada 6 → (absent); data.images.ada · lot 1 (absent) → 3"),
+        ("report", {"contributions.identities": {"bob": ["ada", "bob"]}}, "data.images.bob 6 → 12"),
         ("report", {"contributions.path": "others"}, "data.images.bob 6 → (absent); data.images.dan (absent) → 6"),
     ],
 )  # fmt: skip

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from diffcredit.errors import UserError
+from diffcredit.study.identity import data_settings
 from diffcredit.study.study import Study
 from tiny_study import write_study
 
@@ -59,7 +60,7 @@ def test_options_of_a_source(tmp_path):
     assert found.heldout[:, 0, 0, 0].tolist() == [5]
 
 
-COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable, house, seed"
+COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable, house, identities, lots, seed"
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,48 @@ def test_a_plugged_in_source(tmp_path):
     assert refused(tmp_path, {**section, "people": "x"}).startswith("contributions.people: 'x' is not accepted")
     assert "cannot be called" in refused(tmp_path, {"source": "shades_plugin:NoSource"})
     assert "cannot be loaded" in refused(tmp_path, {"source": "shades_plugin:Gone"})
+
+
+def of_people(folder, **section):
+    """Six images of three contributors; ``section`` has more of the study file's."""
+    return study(folder, {**arrays(folder), **section})
+
+
+def test_identities_and_lots(tmp_path):
+    (tmp_path / "people.csv").write_text("account,identity\na,ann\nb,ann\n")
+    for identities in ({"ann": ["a", "b"]}, "people.csv"):
+        found = of_people(tmp_path, identities=identities, lots=3, seed=4)
+        assert found.contributions.contributors == ("ann · lot 1", "ann · rest", "c · rest")
+        data = data_settings(found.config, found.contributions)
+        assert data["accounts"] == {"ann": ["a", "b"]}
+        assert data["lots"] == {
+            "lot": 3,
+            "whose": {"ann · lot 1": "ann", "ann · rest": "ann", "c · rest": "c"},
+        }
+    plain = of_people(tmp_path)
+    assert data_settings(plain.config, plain.contributions).keys() == {"fingerprint", "images", "resolution"}
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"lots": 1}, "contributions.lots: 1 is not accepted; "),
+        ({"lots": True}, "contributions.lots: True is not accepted; "),
+        ({"lots": 2.5}, "contributions.lots: 2.5 is not accepted; "),
+        ({"identities": ["a"]}, "contributions.identities: ['a'] is not accepted; "),
+        ({"identities": {"ann": "a"}}, "contributions.identities: 'a' is not accepted; a list"),
+    ],
+)
+def test_identities_and_lots_that_no_study_can_have(tmp_path, section, said):
+    with pytest.raises(UserError) as caught:
+        of_people(tmp_path, **section)
+    assert str(caught.value).startswith(f"{tmp_path / 'study.yaml'}: {said}")
+
+
+def test_refused_when_the_images_are_read(tmp_path):
+    assert refused(tmp_path, {**arrays(tmp_path), "identities": {"ann": []}}).startswith(
+        "contributions: identities.ann: (); a list of at least one account"
+    )
+    assert refused(tmp_path, {**arrays(tmp_path), "identities": "people.yaml"}).startswith(
+        f"contributions: identities: {tmp_path / 'people.yaml'}: no file there"
+    )

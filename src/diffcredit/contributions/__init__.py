@@ -3,6 +3,16 @@
 from diffcredit.contributions.house import House
 from diffcredit.contributions.loading import load_contributions
 from diffcredit.contributions.planted import with_copies, with_noise
-from diffcredit.contributions.records import HOUSE, Contributions, Duplicate
+from diffcredit.contributions.records import HOUSE, Contributions, Duplicate, Excluded, Works
 
-__all__ = ["HOUSE", "Contributions", "Duplicate", "House", "load_contributions", "with_copies", "with_noise"]
+__all__ = [
+    "HOUSE",
+    "Contributions",
+    "Duplicate",
+    "Excluded",
+    "House",
+    "Works",
+    "load_contributions",
+    "with_copies",
+    "with_noise",
+]

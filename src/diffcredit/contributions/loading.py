@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffcredit.contributions.house import House, named_house, place_of, renamed
+from diffcredit.contributions.identities import Identities, merged, read_identities, remaining
 from diffcredit.contributions.images import UnreadableImage, square_pixels, without_pillows_warnings
+from diffcredit.contributions.lots import check_lots, in_lots
 from diffcredit.contributions.records import HOUSE, Contributions
 from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_class
 from diffcredit.contributions.sources.files import existing
@@ -39,6 +41,8 @@ def load_contributions(
     holdout: float | str | Path | None = None,
     unreadable: Literal["stop", "skip"] = "stop",
     house: str | Path | House | Sequence[str] | None = None,
+    identities: Identities | str | Path | None = None,
+    lots: int | None = None,
     seed: int = 0,
 ) -> Contributions:
     """Read, check and decode a set of images with their contributors.
@@ -54,13 +58,19 @@ def load_contributions(
     :param unreadable: whether an image that cannot be read stops the import or is listed in ``skipped``.
     :param house: the place of house images, which are in every coalition and credited to nobody, or the names of
         contributors whose images are the house's. ``at_least`` and ``draw`` do not count these contributors.
-    :param seed: determines which contributors are drawn and which of each contributor's images are kept out.
+    :param identities: the accounts of each person, ``{person: [account, …]}`` or a file of that; they become one
+        contributor before anything else is decided.
+    :param lots: cut everybody's images into players of so many, and a smaller rest; see :mod:`.lots`.
+    :param seed: determines which contributors are drawn, which of each contributor's images are kept out, and which
+        image is in which lot.
     """
     _check_options(resolution, unreadable)
+    check_lots(lots)
     root = None if path is None else Path(path)
     reader = _source(source, root)
     where = reader if root is None else root
-    records = _records(reader, root, contributor)
+    people = {} if identities is None else read_identities(identities)
+    records = merged(_records(reader, root, contributor), people)
     named = named_house(house, records)
     records, left_out = select(records, at_least, draw, seed, named)
     records = _hold_out(records, holdout, root, seed)
@@ -78,7 +88,7 @@ def load_contributions(
     training = training + own
     captioned = any(record.caption is not None for record in training)
     given, withheld = (Counter(record.contributor for record in some) for some in (records, kept_out))
-    return Contributions(
+    loaded = Contributions(
         images=np.concatenate([images, pixels]) if own else images,
         owner=np.array([*(index[name] for name in owners), *[HOUSE] * len(own)], dtype=np.int64),
         contributors=tuple(contributors),
@@ -90,7 +100,9 @@ def load_contributions(
         left_out=left_out,
         given=tuple(given[name] for name in contributors),
         withheld=tuple(withheld[name] for name in contributors),
+        accounts=remaining(people, {*contributors, *named}),
     )
+    return loaded if lots is None else in_lots(loaded, lots, seed)
 
 
 def original_images(

@@ -56,4 +56,5 @@ def _join(
         captions=None if contributions.captions is None else contributions.captions + tuple(captions),
         given=(),
         withheld=(),
+        whose={**contributions.whose, name: name} if contributions.lot else {},
     )

@@ -4,7 +4,8 @@
 
 import hashlib
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -33,10 +34,38 @@ class Duplicate:
     """The two or more who gave them, sorted; the house may be one."""
 
 
+@dataclass(frozen=True)
+class Excluded:
+    """A training image that its contributor gave and is not credited for."""
+
+    name: str
+    """The image's identity."""
+    contributor: str
+    """Who gave it, before lots."""
+    reason: str
+    """Why, in words without anybody else's name."""
+    counterpart: str = ""
+    """The image that stayed instead. Its name may tell whose it is: this is for the study's owner alone."""
+
+
+@dataclass(frozen=True)
+class Works:
+    """A contributor's training images, as a statement lists them."""
+
+    digest: str
+    """SHA-256, in hex, of the images' own hashes: sorted, in hex, one a line without a newline at the end."""
+    images: tuple[tuple[str, str], ...]
+    """Each image's name and the SHA-256 of its pixels (uint8, rows of red, green, blue), in hex."""
+
+
 @dataclass(frozen=True, eq=False)
 class Contributions:
     """m training images of n contributors and of the house, and k held-out images of nobody; the same if the
-    ``fingerprint`` is."""
+    ``fingerprint`` is.
+
+    The ``contributors`` are the players of the game. They are people, or each person's lots where ``lot`` says how many
+    images one has; ``whose`` and ``givers`` then name the people.
+    """
 
     images: NDArray[np.uint8]
     """(m, h, w, 3) RGB with h = w = the resolution, in an order determined by ``names`` alone."""
@@ -57,9 +86,18 @@ class Contributions:
     left_out: tuple[str, ...] = ()
     """``name (k images)`` for every contributor left out for too few images, or not drawn."""
     given: tuple[int, ...] = ()
-    """(n,) how many images each contributor gave, held-out and unreadable ones included; empty where not known."""
+    """How many images each of ``givers`` gave, held-out, excluded and unreadable ones included; empty where not
+    known."""
     withheld: tuple[int, ...] = ()
-    """(n,) how many of those given are held out; empty where not known."""
+    """How many of those given are held out; empty where not known."""
+    accounts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The accounts of each identity that several were merged into, or one was renamed to; empty where there is none."""
+    lot: int | None = None
+    """How many images a whole lot has; None where contributors' images are not cut into lots."""
+    whose: Mapping[str, str] = field(default_factory=dict)
+    """The contributor of each lot; empty without lots."""
+    excluded: tuple[Excluded, ...] = ()
+    """Readable training images that contributors gave and are not credited for."""
 
     def __post_init__(self) -> None:
         m, side = len(self.names), self.images.shape[1:2]
@@ -78,15 +116,27 @@ class Contributions:
             raise ValueError(f"captions: {len(self.captions)} for {m} images")
         if self.heldout_captions is not None and len(self.heldout_captions) != len(self.heldout):
             raise ValueError(f"heldout_captions: {len(self.heldout_captions)} for {len(self.heldout)} held-out images")
+        if set(self.whose) != set(self.contributors if self.lot else ()):
+            raise ValueError("whose: the lots are expected where there are lots, and nothing elsewhere")
 
     @property
     def n(self) -> int:
-        """The number of contributors."""
+        """The number of contributors; of lots, where there are lots."""
         return len(self.contributors)
 
     @property
+    def givers(self) -> tuple[str, ...]:
+        """The people, sorted: the contributors, or those whose lots they are."""
+        return tuple(sorted(set(self.whose.values()))) if self.lot else self.contributors
+
+    @property
+    def whole_lots(self) -> NDArray[np.bool_]:
+        """(n,) which contributors are whole lots; none without lots."""
+        return self.counts == (self.lot or -1)
+
+    @property
     def counts(self) -> NDArray[np.int64]:
-        """(n,) how many training images each contributor gave."""
+        """(n,) how many training images each contributor has."""
         return np.bincount(self.owner[~self.house], minlength=self.n).astype(np.int64)
 
     @property
@@ -124,7 +174,15 @@ class Contributions:
         """The numbers of images and contributors, for people."""
         house = int(self.house.sum())
         more = f" and {house:,} house images" if house else ""
-        return f"{len(self.names) - house:,} images of {self.n} contributors{more}"
+        return f"{len(self.names) - house:,} images of {len(self.givers)} contributors{self._lots_in_words}{more}"
+
+    @property
+    def _lots_in_words(self) -> str:
+        if not self.lot:
+            return ""
+        whole = int(self.whole_lots.sum())
+        rests = f" and {self.n - whole:,} smaller rest{'s' * (self.n - whole > 1)}" if self.n > whole else ""
+        return f" in {whole:,} lot{'s' * (whole > 1)} of {self.lot}{rests}"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -159,9 +217,22 @@ class Contributions:
         return coalition
 
     def giver(self, index: int) -> str:
-        """Return who gave an image, in words: the contributor's name, or the house."""
-        owner = self.owner[index]
-        return THE_HOUSE if owner == HOUSE else self.contributors[owner]
+        """Return who gave an image, in words: the person's name, also with lots, or the house."""
+        if self.owner[index] == HOUSE:
+            return THE_HOUSE
+        player = self.contributors[self.owner[index]]
+        return self.whose.get(player, player)
+
+    def works(self, name: str) -> Works:
+        """Return the training images that one of ``givers`` is credited for, all lots together, in the order of their
+        names."""
+        if name not in self.givers:
+            raise UserError(f"{name!r} is no contributor; there are: {', '.join(self.givers)}")
+        own = [i for i, player in enumerate(self.contributors) if self.whose.get(player, player) == name]
+        rows = np.flatnonzero(np.isin(self.owner, own)).tolist()
+        images = sorted((self.names[row], hashlib.sha256(self.images[row].tobytes()).hexdigest()) for row in rows)
+        lines = "\n".join(sorted(digest for _, digest in images))
+        return Works(hashlib.sha256(lines.encode()).hexdigest(), tuple(images))
 
     def duplicates(self) -> list[Duplicate]:
         """Return the images, byte-identical after decoding, that contributors, or one and the house, gave."""

@@ -22,12 +22,11 @@ from diffcredit.credit.precision import CreditRule
 from diffcredit.credit.stopping import Rule
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import UserError, located
+from diffcredit.study.data_section import ContributionsSection, HouseSection
 from diffcredit.study.policy import PolicySection
 from diffcredit.study.problems import keys_of, problems_of
 from diffcredit.study.sections import (
-    ContributionsSection,
     DesignSection,
-    HouseSection,
     ModelSection,
     PathWithoutNul,
     PropertySection,

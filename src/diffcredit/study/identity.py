@@ -57,7 +57,18 @@ def data_settings(config: StudyConfig, contributions: "Contributions") -> dict[s
         "images": dict(zip(contributions.contributors, contributions.counts.tolist(), strict=True)),
         "resolution": config.contributions.resolution,
         **({"house": int(contributions.house.sum())} if contributions.has_house else {}),
+        **_against_gaming(contributions),
     }
+
+
+def _against_gaming(contributions: "Contributions") -> dict[str, Any]:
+    """Return what the data have of identities and lots: nothing where there are none, as in older ledgers."""
+    found: dict[str, Any] = {}
+    if contributions.accounts:
+        found["accounts"] = {person: list(accounts) for person, accounts in contributions.accounts.items()}
+    if contributions.lot:
+        found["lots"] = {"lot": contributions.lot, "whose": dict(contributions.whose)}
+    return found
 
 
 def retraining_settings(section: RetrainingSection, retraining: Any) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.ledger import Ledger, NoLedger, PropertyRecord, RecipeRecord, changed_settings, differences
 from diffcredit.study import identity
 from diffcredit.study.config import StudyConfig, references
-from diffcredit.study.sections import HouseSection, PropertySection
+from diffcredit.study.data_section import HouseSection
+from diffcredit.study.sections import PropertySection
 from diffcredit.study.stated import Stated
 from diffcredit.util.notes import note, noted
 from diffcredit.util.plugin_code import code_change, code_hash, known_code, note_code, plugin_file
@@ -149,7 +150,7 @@ def _about_images(study: "Study") -> Any:
     if any(each.path is None and each.source != WITH_IMAGES for each in sources):
         return None
     given = [BUNDLED if each.source == WITH_IMAGES else each.path for each in sources]
-    places = [each for each in (*given, section.holdout) if isinstance(each, Path)]
+    places = [each for each in (*given, section.holdout, section.identities) if isinstance(each, Path)]
     if not all(place.exists() for place in places):
         return None
     folders = [place.parent if place.name in METADATA else place for place in places]

@@ -1,4 +1,4 @@
-"""The sections of a study file, each validated by itself."""
+"""The sections of a study file, each validated by itself; that of the data is in :mod:`.data_section`."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
@@ -16,12 +16,10 @@ from pydantic import (
 )
 
 from diffcredit.coalitions import make_design
-from diffcredit.contributions.sources import AUTO, source_options
 from diffcredit.credit.precision import Correlation, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Rule, Time
 from diffcredit.diffusion.settings import Count, PositiveInt, Training
-from diffcredit.errors import UserError, located
-from diffcredit.util.sanitize import LONGEST_VALUE
+from diffcredit.errors import UserError
 
 MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
@@ -45,7 +43,7 @@ def _printable(name: str) -> str:
     return name
 
 
-_Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0)]
 _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
 """A name as tables, reports and the ledger show it."""
 
@@ -75,10 +73,6 @@ def _exists(path: Path, *, as_folder: bool = False) -> bool:
         return False
 
 
-def _full(folder: Path, value: Any) -> Any:
-    return (folder / value).resolve() if isinstance(value, Path) else value
-
-
 def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a number is expected")
@@ -100,7 +94,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Component(BaseModel):
+class Component(BaseModel):
     """A component's name and its options, which are checked when the component is built."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -110,86 +104,7 @@ class _Component(BaseModel):
         return dict(self.model_extra or {})
 
 
-class SourceSection(_Component):
-    """A source of images, with its options."""
-
-    source: str = AUTO
-    path: PathWithoutNul | None = None
-
-    @property
-    def _place(self) -> str:
-        """The section's key in the study file."""
-        raise NotImplementedError
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        """Refuse unknown keys; those of a plug-in are checked when it is built."""
-        if ":" not in self.source:
-            with located(self._place):
-                accepted = [*type(self).model_fields, *source_options(self.source)]
-            for name in self.options:
-                if name not in accepted:
-                    raise UserError(
-                        f"{self._place}.{name[:LONGEST_VALUE]}: unknown key; accepted: {', '.join(accepted)}"
-                    )
-        return self
-
-
-class HouseSection(SourceSection):
-    """Where house images are; nobody needs to be named there."""
-
-    @property
-    def _place(self) -> str:
-        return "contributions.house"
-
-
-def _path_alone(value: Any) -> Any:
-    """Accept a path for a mapping with only that."""
-    return {"path": value} if isinstance(value, str | Path) else value
-
-
-_Names = Annotated[tuple[str, ...], Field(min_length=1)]
-_House = Annotated[
-    Annotated[HouseSection, BeforeValidator(_path_alone), Tag("[place]")] | Annotated[_Names, Tag("[names]")],
-    Discriminator(lambda value: "[names]" if isinstance(value, list | tuple) else "[place]"),
-]
-
-
-class ContributionsSection(SourceSection):
-    """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`. ``house`` is
-    the place of the house images, or the contributors whose images are the house's. ``seed`` draws contributors and
-    held-out images (None: the study's)."""
-
-    contributor: str = "contributor"
-    resolution: int = 32
-    at_least: int = 1
-    draw: int | None = None
-    holdout: float | PathWithoutNul | None = None
-    unreadable: Literal["stop", "skip"] = "stop"
-    house: _House | None = None
-    seed: _Seed | None = None
-
-    @property
-    def _place(self) -> str:
-        return "contributions"
-
-    @property
-    def common(self) -> dict[str, Any]:
-        """The options that all sources have, but for the seed: it may be the study's."""
-        return {
-            name: getattr(self, name) for name in type(self).model_fields if name not in ("source", "house", "seed")
-        }
-
-    def resolved(self, folder: Path) -> Self:
-        """Return the section with relative paths taken from ``folder``."""
-        places = {key: _full(folder, getattr(self, key)) for key in ("path", "holdout")}
-        house = self.house
-        if isinstance(house, HouseSection):
-            house = house.model_copy(update={"path": _full(folder, house.path)})
-        return self.model_copy(update={**places, "house": house})
-
-
-class ModelSection(_Component):
+class ModelSection(Component):
     """The base model: its ``family`` with the family's options, and how it is trained, or was trained elsewhere.
 
     ``seed`` is that of its initialisation and training (None: the study's).
@@ -197,7 +112,7 @@ class ModelSection(_Component):
 
     family: str = "ddpm"
     train: Training
-    seed: _Seed | None = None
+    seed: Seed | None = None
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with models in ``folder`` as full paths; other models may be ids of the hub."""
@@ -209,7 +124,7 @@ class ModelSection(_Component):
         return self.model_copy(update=here)
 
 
-class RetrainingSection(_Component):
+class RetrainingSection(Component):
     """A retraining; ``name`` distinguishes two settings of one method in the ledger."""
 
     method: str
@@ -220,7 +135,7 @@ class RetrainingSection(_Component):
         return self.name or self.method
 
 
-class _NamedSection(_Component):
+class _NamedSection(Component):
     """A component that the study file may also give as its name alone."""
 
     name: str

@@ -11,7 +11,8 @@ from diffcredit.errors import UserError
 from diffcredit.execution import Executor, InProcess, LocalWorkers, RayWorkers
 from diffcredit.execution.shipping import WorkerFiles
 from diffcredit.study.config import StudyConfig, references
-from diffcredit.study.sections import MODELS, PATHS, HouseSection
+from diffcredit.study.data_section import HouseSection
+from diffcredit.study.sections import MODELS, PATHS
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -99,7 +100,8 @@ def worker_files(study: "Study") -> WorkerFiles:
 def _named_paths(config: StudyConfig) -> Iterable[Path]:
     """Yield the files and folders that settings name, which are full paths."""
     given = config.contributions
-    for path in (given.path, given.holdout, given.house.path if isinstance(given.house, HouseSection) else None):
+    house = given.house.path if isinstance(given.house, HouseSection) else None
+    for path in (given.path, given.holdout, given.identities, house):
         if isinstance(path, Path):
             yield path.parent if path.name in METADATA else path
     yield from _paths_in(config.model.options, MODELS)
