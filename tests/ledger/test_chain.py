@@ -14,7 +14,6 @@ from diffcredit.ledger.database import prepare_sqlite
 
 from .contract import HEAD, RECIPE, STUDY, evaluation, failure, register
 
-
 POLICY = Entry("policy", "policy", {"r": "0.3"}, "2026-01-31T12:00:00+00:00")
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 PolicyOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The policy, such as payout.yaml. Default: payout: in the study file.")
+    Path | None,
+    typer.Option(metavar="FILE", help="The policy, such as payout.yaml. Default: payout: in the study file."),
 ]
 PoolOption = Annotated[
     str | None, typer.Option(metavar="AMOUNT", help="The amount to divide, such as 10000.00. Default: the policy's.")
@@ -61,7 +62,9 @@ def payout(
     with stopping_gently(), Bars() as bars, opened(study, bars, logged=not what_if) as loaded:
         if what_if:
             if period or balance or despite:
-                raise UserError("--what-if: pays nothing, so --period, --balance and --despite are not accepted with it")
+                raise UserError(
+                    "--what-if: pays nothing, so --period, --balance and --despite are not accepted with it"
+                )
             _estimate(loaded, policy, pool, what_if)
         else:
             _pay(loaded, policy, pool, period, balance, despite)
@@ -84,8 +87,10 @@ def _pay(
 def _print(made: "Payout") -> None:
     """Print who gets how much, with the sentences that a payer must not miss."""
     rows = [
-        (row.contributor, str(row.images_used), f"{row.amount:,}", f"{row.amount_low:,} to {row.amount_high:,}")
-        + (f"{row.carried:,}", f"{row.paid:,}")
+        (
+            *(row.contributor, str(row.images_used), f"{row.amount:,}"),
+            *(f"{row.amount_low:,} to {row.amount_high:,}", f"{row.carried:,}", f"{row.paid:,}"),
+        )
         for row in sorted(made.rows, key=lambda row: (-row.amount, row.contributor))
     ]
     columns = ("contributor", "images", f"amount ({made.currency})", "could be", "carried", "paid")

@@ -77,9 +77,9 @@ def entries(connection: Connection, study: str, kind: str) -> list[Entry]:
         return found
     first = first_evaluation(connection, study_id)
     link = and_(tables.chain.c.kind == "entry", tables.chain.c.row_id == tables.entries.c.id)
-    query: Select[Any] = select(tables.entries, tables.chain.c.number.label("chained_id"), tables.chain.c.hash.label("head")).join(
-        tables.chain, and_(link, tables.chain.c.study_id == study_id)
-    )
+    place = tables.chain.c.number.label("chained_id"), tables.chain.c.hash.label("head")
+    joined = tables.entries.join(tables.chain, and_(link, tables.chain.c.study_id == study_id))
+    query: Any = select(tables.entries, *place).select_from(joined)
     for row in connection.execute(query.where(tables.entries.c.kind == kind).order_by(tables.entries.c.id)):
         found.append(Entry(**content_of(row), before_evaluations=first is None or row.chained_id < first))
     return found

@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from diffcredit.report.page import data_uri
+from diffcredit.report.markup import data_uri
 from diffcredit.util.images import image_grid
 
 TILE = 96  # pixels a side

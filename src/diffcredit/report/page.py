@@ -4,21 +4,17 @@ Everything is inline, and a content security policy allows nothing else: the pag
 script and the one style whose hashes it names take effect, whatever the names of contributors contain.
 """
 
-import base64
-import hashlib
 import io
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 from PIL import Image, UnidentifiedImageError
 
 from diffcredit.errors import UserError
 from diffcredit.report import numbers
 from diffcredit.report.diagnostics import named_diagnostics
+from diffcredit.report.markup import bundled, data_uri, source_hash, template
 from diffcredit.report.outliers import outlier_warning
 from diffcredit.report.plot import plot
 from diffcredit.report.records import CreditTable, Report
@@ -27,7 +23,6 @@ from diffcredit.report.validation import shown_tables
 from diffcredit.report.waterfall import waterfall
 from diffcredit.report.wording import help_in_words
 from diffcredit.util.artifacts import write_text
-from diffcredit.util.progress import duration
 
 QUESTIONS = {
     "leave-one-out": "what everybody’s model loses when this contributor alone leaves",
@@ -90,50 +85,10 @@ def _tile_uri(content: bytes, contributor: str) -> str:
         raise UserError(f"thumbnail of {contributor!r}: neither a PNG nor a WebP") from None
 
 
-def breakable(text: str) -> Markup:
-    """Return ``text`` with places after underscores where a line may break."""
-    return Markup("_<wbr>").join(text.split("_"))
-
-
-def data_uri(data: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-
-
-def _hash(text: str) -> str:
-    """Return a content security policy's source expression for one inline script or style."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("diffcredit.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "breakable": breakable,
-        "number": numbers.number,
-        "signed": numbers.signed,
-        "percent": numbers.percent,
-        "span": numbers.span,
-        "share_span": numbers.share_span,
-        "plain": numbers.plain,
-        "duration": duration,
-        "png": lambda png: data_uri(png, "image/png"),
-        "svg": lambda svg: data_uri(svg.encode(), "image/svg+xml"),
-    }
-    return environment.get_template("report.html.jinja")
-
-
 def render(report: Report) -> str:
     """Return the page's HTML. Every text of ``report`` is escaped; none of it reaches the script or the style."""
-    templates = files("diffcredit.report") / "templates"
-    script = (templates / "report.js").read_text(encoding="utf-8")
-    style = (templates / "report.css").read_text(encoding="utf-8")
-    return _template().render(
+    script, style = bundled("report.js"), bundled("palette.css", "report.css")
+    return template("report.html.jinja").render(
         report=report,
         views=[PropertyView(table) for table in report.tables],
         tiles=_tiles(report),
@@ -142,7 +97,7 @@ def render(report: Report) -> str:
         used=dict(zip(report.tables[0].contributors, report.tables[0].images, strict=True)),
         csv=data_uri(credits_csv(report.tables).encode(), "text/csv;charset=utf-8"),
         thin=numbers.NARROW_SPACE,
-        policy=f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}; "
+        policy=f"default-src 'none'; img-src data:; script-src {source_hash(script)}; style-src {source_hash(style)}; "
         "base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),

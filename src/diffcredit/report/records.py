@@ -191,10 +191,11 @@ class Given:
     given: int
     held_out: int = 0
     unreadable: int = 0
+    excluded: int = 0  # near-copies
 
     @property
     def used(self) -> int:
-        return self.given - self.held_out - self.unreadable
+        return self.given - self.held_out - self.unreadable - self.excluded
 
 
 @dataclass(frozen=True)

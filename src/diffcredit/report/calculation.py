@@ -1,0 +1,117 @@
+"""One contributor's amount, step by step, in numbers that give the same amount on a pocket calculator.
+
+Nobody else's numbers are needed for it: only the pool, and sums over all contributors.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from diffcredit.payout.records import Payout, Row
+from diffcredit.report.numbers import decimals_for, number, plain
+from diffcredit.report.payout_words import fixed_rule, money_format
+
+MOST_DIGITS = 17  # of a binary fraction
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line: what it is, the ``sum`` to type in (empty where the record has no more), and its result."""
+
+    name: str
+    sum: str
+    amount: Decimal
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a contributor's two parts follow from: ``weight`` of all ``weights`` in the fixed part, ``worth`` of all
+    ``worths`` in the part that follows merit. Who is cut off from all payment has no part in either."""
+
+    weight: int
+    weights: int
+    worth: float
+    worths: Fraction
+    cut: bool
+
+
+def shares(payout: Payout, row: Row) -> Shares:
+    """Return what a contributor's parts follow from."""
+    kept = [each for each in payout.rows if not is_cut(payout, each)]
+    weights = [_weight(payout, each) for each in kept]
+    if not any(weights):  # nobody has a whole lot, so all are equal
+        weight, all_ = 1, len(kept)
+    else:
+        weight, all_ = _weight(payout, row), sum(weights)
+    worths = sum((Fraction(each.worth) for each in kept), Fraction(0))
+    return Shares(weight, all_, row.worth, worths, is_cut(payout, row))
+
+
+def is_cut(payout: Payout, row: Row) -> bool:
+    """Whether a contributor surely makes the model worse, and the policy cuts such contributors off."""
+    return payout.policy["negatives"] == "cut" and row.above_high < 0
+
+
+def _weight(payout: Payout, row: Row) -> int:
+    if payout.policy["fixed"] == "equal":
+        return 1
+    return row.images_used if payout.policy["fixed"] == "images" or row.lots is None else row.lots
+
+
+def steps(payout: Payout, row: Row) -> tuple[Step, ...]:
+    """Return the steps to a contributor's amount: the fixed part, the part that follows merit, and what came after."""
+    share, r = shares(payout, row), part_by_merit(payout)
+    found = []
+    if r < 1 or row.fixed:
+        found.append(Step(f"Fixed part, divided {fixed_rule(payout)}", _fixed_sum(payout, row, share, r), row.fixed))
+    if r > 0 or row.merit:
+        found.append(Step("Part that follows merit", _merit_sum(payout, row, share, r), row.merit))
+    whole = row.fixed + row.merit
+    if row.amount != whole and not share.cut:
+        found.append(Step("After what the note below says", "", row.amount))
+    return tuple(found)
+
+
+def part_by_merit(payout: Payout) -> Decimal:
+    """Return the part of the pool that follows merit: r, or nothing where nobody has merit."""
+    merit = any(row.worth > 0 for row in payout.rows if not is_cut(payout, row))
+    return payout.r if merit else Decimal(0)
+
+
+def _fixed_sum(payout: Payout, row: Row, share: Shares, r: Decimal) -> str:
+    if share.cut or not share.weights:
+        return ""
+    parts = [money_format(payout).bare(payout.pool)]
+    if r:
+        parts.append(f"× (1 − {r.normalize():f})")
+    if share.weight != 1 or payout.policy["fixed"] != "equal":
+        parts.append(f"× {plain(share.weight)}")
+    exact = Fraction(payout.pool) * (1 - Fraction(r)) * share.weight / share.weights
+    return _if_right(payout, " ".join([*parts, f"÷ {plain(share.weights)}"]), exact, row.fixed)
+
+
+def _merit_sum(payout: Payout, row: Row, share: Shares, r: Decimal) -> str:
+    if share.cut or not share.worths:
+        return ""
+    followed = Fraction(payout.pool) * Fraction(r)
+    exact = followed * Fraction(share.worth) / share.worths
+    worth, worths = _readable(share, followed, Fraction(str(payout.policy["rounding"])) / 2)
+    parts = f"{money_format(payout).bare(payout.pool)} × {r.normalize():f} × {worth} ÷ {worths}"
+    return _if_right(payout, parts, exact, row.merit)
+
+
+def _readable(share: Shares, followed: Fraction, tolerance: Fraction) -> tuple[str, str]:
+    """Return a merit and the sum of all merits with as few decimals as give the amount within ``tolerance``."""
+    worths = float(share.worths)
+    first = decimals_for(share.worth or worths)
+    for decimals in range(first, first + MOST_DIGITS):
+        one, all_ = (Fraction(f"{value:.{decimals}f}") for value in (share.worth, worths))
+        if all_ and abs(one / all_ - Fraction(share.worth) / share.worths) * followed < tolerance:
+            return number(share.worth, decimals), number(worths, decimals)
+    return number(share.worth, first + MOST_DIGITS), number(worths, first + MOST_DIGITS)
+
+
+def _if_right(payout: Payout, words: str, exact: Fraction, recorded: Decimal) -> str:
+    """Return the sum if it gives the recorded amount within a coin: a statement shows none that does not."""
+    coin = Fraction(str(payout.policy["rounding"]))
+    return words if abs(exact - Fraction(recorded)) <= coin else ""

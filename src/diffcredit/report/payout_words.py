@@ -1,0 +1,117 @@
+"""Sentences on a payout that its page and every statement share.
+
+They say no more than the record does: that an entry is older than an evaluation *of this ledger*, not that nobody could
+have known; that an interval holds by the estimate, not that it is true.
+"""
+
+import re
+from collections.abc import Sequence
+
+from diffcredit.payout.records import Payout, Row
+from diffcredit.report import numbers
+from diffcredit.report.money import NO_BREAK, MoneyFormat
+
+AFTERWARDS = "The policy was entered after the first evaluations, so whoever wrote it could have known the credits."
+UNFINISHED = (
+    "The study was not finished when this was paid: more evaluations were planned, and they may change credits."
+)
+INDISTINCT = "Cannot be distinguished from the average contributor."
+STYLES = {"pay by it": "pay", "use with care": "care", "do not use": "stop"}
+"""The style of each level of a verdict."""
+
+
+def money_format(payout: Payout) -> MoneyFormat:
+    """Return how the amounts of a payout are written."""
+    return MoneyFormat(payout.currency, str(payout.policy["rounding"]))
+
+
+def warnings(payout: Payout) -> list[str]:
+    """Return the sentences that stand before all others, wherever something of this payout is shown."""
+    found = [] if payout.before_evaluations else [AFTERWARDS]
+    if payout.despite:
+        found.append(
+            f"This was paid despite the verdict “{payout.level}” on the credits. The payer’s reason: “{payout.despite}”"
+        )
+    return found if payout.finished else [*found, UNFINISHED]
+
+
+def entered(payout: Payout) -> str:
+    """Return when the policy was entered, in a sentence."""
+    found = f"The policy was entered in the study’s ledger on {moment(payout.entered)}"
+    return f"{found}, before the ledger’s first evaluation." if payout.before_evaluations else f"{found}."
+
+
+def moment(stamp: str) -> str:
+    """Return an ISO 8601 time in UTC to the minute, and any other text as it is."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*(?:Z|\+00:00)", stamp)
+    return f"{found[1]}, {found[2]} UTC" if found else stamp
+
+
+def paid_for(payout: Payout) -> str:
+    """Return which way the property is worth money, in a sentence."""
+    return (
+        f"What raises it is paid for; {_both_ends(payout)}"
+        if payout.higher_is_better
+        else (f"What lowers it is paid for; {_both_ends(payout)}")
+    )
+
+
+def _both_ends(payout: Payout) -> str:
+    places = above_decimals(payout)
+    full, empty = numbers.number(payout.full, places), numbers.number(payout.empty, places)
+    return f"it is {empty} for {payout.reference} and {full} with everybody’s images."
+
+
+def testing(payout: Payout) -> str:
+    """Return how far the credits were tested and what the verdict says; a sentence that is both stands once."""
+    return payout.verdict if payout.tested in payout.verdict else f"{payout.verdict} {payout.tested}".strip()
+
+
+def moved(payout: Payout) -> str:
+    """Return how much of the pool is luck, in a sentence; empty where nothing follows the credits."""
+    if not payout.moved:
+        return ""
+    amount = money_format(payout).rounded(payout.moved)
+    return f"Evaluated again with other seeds, about {amount} of the pool would go to other people."
+
+
+def confidence(payout: Payout) -> str:
+    return f"{100 * payout.confidence:.4g}{NO_BREAK}%"
+
+
+def fixed_rule(payout: Payout) -> str:
+    """Return how the fixed part is divided."""
+    if payout.policy["fixed"] == "equal":
+        return "equally"
+    if payout.policy["fixed"] == "images" or payout.lot is None:
+        return "by the number of images used"
+    return f"by the number of whole lots of {numbers.plain(payout.lot)} images"
+
+
+def merit_rule(payout: Payout) -> str:
+    """Return what merit is."""
+    if payout.policy["merit"] == "least":
+        return "help above the least helpful " + ("lot, added up" if payout.lot else "contributor")
+    least = ", at least 0" + (" for each lot, added up" if payout.lot else "")
+    return f"help above the reference ({payout.reference}){least}"
+
+
+def indistinct(row: Row) -> bool:
+    """Whether a contributor's interval contains the average, or is not known."""
+    return not (row.help_low > 0 or row.help_high < 0)
+
+
+def help_decimals(payout: Payout) -> int:
+    """Return the decimals that everybody's help is shown with."""
+    return _decimals([(row.help, row.help_low, row.help_high) for row in payout.rows])
+
+
+def above_decimals(payout: Payout) -> int:
+    """Return the decimals of help above the reference, and of the property itself."""
+    found = [(row.above, row.above_low, row.above_high) for row in payout.rows]
+    return _decimals(found, (payout.full, payout.empty))
+
+
+def _decimals(found: Sequence[tuple[float, float, float]], beside: Sequence[float] = ()) -> int:
+    values, lows, highs = zip(*found, strict=True)
+    return numbers.decimals(values, lows, highs, beside)
