@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from diffcredit.cli.console import say
+from diffcredit.cli.console import Bars, say, stopping_gently
 from diffcredit.cli.options import StudyArgument
 
 
@@ -24,9 +24,11 @@ def statements(
     from diffcredit.report.statements import write_study_statements
     from diffcredit.study.study import Study
 
-    loaded = Study.load(study)
-    recorded = recorded_payout(loaded, period)
-    pages = write_study_statements(loaded, recorded, only)
-    if only is None:  # the payer's own files too, as they were
-        write_payout(loaded.folder, recorded)
-    say(f"{len(pages)} statements of period {recorded.payout.period}: {pages[0].parent}")
+    with stopping_gently(), Bars() as bars:
+        loaded = Study.load(study, bars)
+        recorded = recorded_payout(loaded, period)
+        pages = write_study_statements(loaded, recorded, only or None)
+        if not only:  # the payer's own files too, as they were
+            write_payout(loaded.folder, recorded, last=recorded.head == recorded_payout(loaded).head)
+    which = f" of period {recorded.payout.period}" if period else ""
+    say(f"{len(pages)} statement{'s' * (len(pages) > 1)}{which}: {pages[0] if len(pages) == 1 else pages[0].parent}")

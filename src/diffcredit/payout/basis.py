@@ -14,6 +14,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit import mix as mixed
 from diffcredit.credit.verdicts import LEVELS, Tested, Verdict
 from diffcredit.errors import UserError, located
+from diffcredit.payout.measures import title_of, titles
 from diffcredit.payout.merit import Contributors, Standing, cut_off, standing
 from diffcredit.payout.reliability import Followed, followed
 from diffcredit.study.entered import check_policy, policy_of
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class Basis:
     """What a payout follows from. ``where`` names the policy's place, ``sign`` is −1 where a lower value is paid for,
-    ``cut`` (n,) says who is cut off, ``data`` are the recipe's settings of the data."""
+    ``cut`` (n,) says who is cut off, ``data`` are the recipe's settings of the data.
+    ``title`` is what contributors are paid for, and ``explanations`` what each property is, by its title."""
 
     policy: PolicySection
     where: str
@@ -41,14 +43,8 @@ class Basis:
     tested: Tested | None
     followed: Followed
     data: dict[str, Any]
-
-    @property
-    def title(self) -> str:
-        """What contributors are paid for, in words."""
-        if self.policy.mix is None:
-            return str(self.policy.property)
-        terms = [f"{'−' if weight < 0 else '+'} {abs(weight):f} × {name}" for name, weight in self.policy.mix.items()]
-        return " ".join(terms).removeprefix("+ ")
+    title: str
+    explanations: dict[str, str]
 
     @property
     def verdict_suffices(self) -> bool:
@@ -73,6 +69,7 @@ def basis_of(study: "Study", policy_file: Path | None = None) -> Basis:
     named = replace(credit, method=next(iter(credits.values())).method, higher_is_better=higher)
     (verdict,) = study_verdicts(study, {named.property_name: named}).values()
     tested = score_against_truth(study, {named.property_name: named}).get(named.property_name)
+    words = titles(study, policy.weights)
     return Basis(
         policy=policy,
         where=where,
@@ -85,6 +82,8 @@ def basis_of(study: "Study", policy_file: Path | None = None) -> Basis:
         tested=tested,
         followed=followed(policy, named, tested),
         data=data,
+        title=title_of(policy, words),
+        explanations=dict(words.values()),
     )
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 KIND = "payout"
+UNTESTED = "The credits were never tested against retrained models."
 ONE = "study"  # the period of a study that pays once
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
@@ -173,6 +174,7 @@ def _enter(study: "Study", ledger: Ledger, made: Payout) -> None:
 def _row(basis: Basis, i: int, earned: Earnings, sure: Certainty, opening: Decimal, works: Given) -> Row:
     policy, found, contributors = basis.policy, basis.standing, basis.contributors
     fixed, merit_, amount = (part[i] * policy.rounding for part in (earned.fixed, earned.merit, earned.amounts))
+    opening += 0 * policy.rounding  # with all the decimals of a coin
     settled = settle(opening, amount, policy.minimum, policy.rounding)
     worth = float((contributors.sums @ merit(basis.credits.values, policy, basis.sign))[i])
     numbers = ("help", "low", "high", "above", "above_low", "above_high")
@@ -226,6 +228,7 @@ def _payout(
     credits, policy = basis.credits, basis.policy
     recipe = next(recipe for recipe in ledger.recipes(study.name) if recipe.name == study.recipe.name)
     texts: dict[str, Any] = policy.statement.model_dump()
+    verdict, tested = _verdict_in_words(basis)
     return Payout(
         study=study.name,
         period=period,
@@ -238,8 +241,10 @@ def _payout(
         pool=pool,
         currency=policy.currency,
         title=basis.title,
+        explanations=basis.explanations,
         higher_is_better=basis.sign > 0,
         reference=study.reference.words,
+        reference_kind=study.reference.kind,
         full=credits.full,
         empty=credits.empty,
         method=credits.method,
@@ -247,8 +252,8 @@ def _payout(
         finished=_finished(study),
         confidence=credits.confidence,
         level=basis.verdict.level,
-        verdict=basis.verdict.reason,
-        tested=next(check.sentence for check in basis.verdict.checks if check.subject == "tested"),
+        verdict=verdict,
+        tested=tested,
         despite="" if basis.verdict_suffices else despite.strip(),
         r=basis.followed.r,
         r_words=basis.followed.words,
@@ -260,6 +265,15 @@ def _payout(
         head=ledger.head(study.name).hash,
         rows=rows,
     )
+
+
+def _verdict_in_words(basis: Basis) -> tuple[str, str]:
+    """Return the verdict's reason, and how the credits were tested. What a test would cost is left out: it is nobody's
+    business but the payer's."""
+    tested = next(check.sentence for check in basis.verdict.checks if check.subject == "tested")
+    if basis.tested is not None:
+        return basis.verdict.reason, tested
+    return UNTESTED if basis.verdict.reason == tested else basis.verdict.reason, UNTESTED
 
 
 def _finished(study: "Study") -> bool:

@@ -5,6 +5,10 @@ from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from typing import Any, Self
 
+from diffcredit.errors import DiffcreditError
+from diffcredit.util.sanitize import truncated
+
+FORMAT = 1  # of a payout's content; another meaning of a field needs another number
 AMOUNTS = ("fixed", "merit", "amount", "amount_low", "amount_high", "opening", "carried", "paid")
 
 
@@ -78,11 +82,15 @@ class Payout:
     pool: Decimal
     currency: str
     title: str
-    """What contributors are paid for: a property, or a mix of them."""
+    """What contributors are paid for: a property's title, or a mix of them."""
+    explanations: Mapping[str, str]
+    """What each of these properties is, by its title; empty where nothing is known."""
     higher_is_better: bool
     """Whether a higher value is worth money."""
     reference: str
     """The reference, in words."""
+    reference_kind: str
+    """Its kind, as study files have it."""
     full: float
     """F(all)."""
     empty: float
@@ -119,18 +127,24 @@ class Payout:
     @property
     def content(self) -> dict[str, Any]:
         """JSON values, from which :meth:`of` makes the same payout again."""
-        return _plain(asdict(self))
+        return {"format": FORMAT, **_plain(asdict(self))}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Return the payout with this `content`."""
-        given: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
-        given |= {name: Decimal(content[name]) for name in ("pool", "r", "moved")}
-        given["rows"] = tuple(
-            Row(**row | {"accounts": tuple(row["accounts"])} | {name: Decimal(row[name]) for name in AMOUNTS})
-            for row in content["rows"]
-        )
-        return cls(**given)
+        """Return the payout with this `content`. Raise a DiffcreditError for what is no content of a payout."""
+        try:
+            if content["format"] != FORMAT:
+                raise ValueError(f"format {content['format']!r}, expected {FORMAT}")
+            given: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
+            given |= {name: Decimal(content[name]) for name in ("pool", "r", "moved")}
+            given["rows"] = tuple(
+                Row(**row | {"accounts": tuple(row["accounts"])} | {name: Decimal(row[name]) for name in AMOUNTS})
+                for row in content["rows"]
+            )
+            return cls(**given)
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise DiffcreditError(f"a payout in the ledger cannot be read: {truncated(problem)}") from None
 
 
 def _plain(value: Any) -> Any:

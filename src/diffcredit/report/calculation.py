@@ -9,18 +9,20 @@ from fractions import Fraction
 
 from diffcredit.payout.records import Payout, Row
 from diffcredit.report.numbers import decimals_for, number, plain
-from diffcredit.report.payout_words import fixed_rule, money_format
+from diffcredit.report.payout_words import fixed_rule, is_cut, money_format, part_by_merit
 
 MOST_DIGITS = 17  # of a binary fraction
 
 
 @dataclass(frozen=True)
 class Step:
-    """One line: what it is, the ``sum`` to type in (empty where the record has no more), and its result."""
+    """One line: what it is, the ``sum`` to type in (empty where the record has no more), its result, and what the
+    numbers in the sum are."""
 
     name: str
     sum: str
     amount: Decimal
+    legend: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,6 @@ def shares(payout: Payout, row: Row) -> Shares:
     return Shares(weight, all_, row.worth, worths, is_cut(payout, row))
 
 
-def is_cut(payout: Payout, row: Row) -> bool:
-    """Whether a contributor surely makes the model worse, and the policy cuts such contributors off."""
-    return payout.policy["negatives"] == "cut" and row.above_high < 0
-
-
 def _weight(payout: Payout, row: Row) -> int:
     if payout.policy["fixed"] == "equal":
         return 1
@@ -63,41 +60,41 @@ def steps(payout: Payout, row: Row) -> tuple[Step, ...]:
     share, r = shares(payout, row), part_by_merit(payout)
     found = []
     if r < 1 or row.fixed:
-        found.append(Step(f"Fixed part, divided {fixed_rule(payout)}", _fixed_sum(payout, row, share, r), row.fixed))
+        found.append(_fixed_step(payout, row, share, r))
     if r > 0 or row.merit:
-        found.append(Step("Part that follows merit", _merit_sum(payout, row, share, r), row.merit))
-    whole = row.fixed + row.merit
-    if row.amount != whole and not share.cut:
+        found.append(_merit_step(payout, row, share, r))
+    if row.amount != row.fixed + row.merit and not share.cut:
         found.append(Step("After what the note below says", "", row.amount))
     return tuple(found)
 
 
-def part_by_merit(payout: Payout) -> Decimal:
-    """Return the part of the pool that follows merit: r, or nothing where nobody has merit."""
-    merit = any(row.worth > 0 for row in payout.rows if not is_cut(payout, row))
-    return payout.r if merit else Decimal(0)
-
-
-def _fixed_sum(payout: Payout, row: Row, share: Shares, r: Decimal) -> str:
+def _fixed_step(payout: Payout, row: Row, share: Shares, r: Decimal) -> Step:
+    name = f"Fixed part, divided {fixed_rule(payout)}"
     if share.cut or not share.weights:
-        return ""
+        return Step(name, "", row.fixed)
     parts = [money_format(payout).bare(payout.pool)]
     if r:
         parts.append(f"× (1 − {r.normalize():f})")
     if share.weight != 1 or payout.policy["fixed"] != "equal":
         parts.append(f"× {plain(share.weight)}")
+    sum_ = " ".join([*parts, f"÷ {plain(share.weights)}"])
     exact = Fraction(payout.pool) * (1 - Fraction(r)) * share.weight / share.weights
-    return _if_right(payout, " ".join([*parts, f"÷ {plain(share.weights)}"]), exact, row.fixed)
+    whole = plain(share.weights)
+    things = {"equal": "", "images": "images used", "lots": "whole lots"}[payout.policy["fixed"]]
+    legend = f"{plain(share.weight)} of all {whole} {things} are yours" if things else f"{whole} contributors are paid"
+    return _if_right(payout, Step(name, sum_, row.fixed, legend), exact)
 
 
-def _merit_sum(payout: Payout, row: Row, share: Shares, r: Decimal) -> str:
+def _merit_step(payout: Payout, row: Row, share: Shares, r: Decimal) -> Step:
+    name = "Part that follows merit"
     if share.cut or not share.worths:
-        return ""
+        return Step(name, "", row.merit)
     followed = Fraction(payout.pool) * Fraction(r)
-    exact = followed * Fraction(share.worth) / share.worths
     worth, worths = _readable(share, followed, Fraction(str(payout.policy["rounding"])) / 2)
-    parts = f"{money_format(payout).bare(payout.pool)} × {r.normalize():f} × {worth} ÷ {worths}"
-    return _if_right(payout, parts, exact, row.merit)
+    sum_ = f"{money_format(payout).bare(payout.pool)} × {r.normalize():f} × {worth} ÷ {worths}"
+    legend = f"{worth} is your merit and {worths} everybody’s together"
+    exact = followed * Fraction(share.worth) / share.worths
+    return _if_right(payout, Step(name, sum_, row.merit, legend), exact)
 
 
 def _readable(share: Shares, followed: Fraction, tolerance: Fraction) -> tuple[str, str]:
@@ -111,7 +108,8 @@ def _readable(share: Shares, followed: Fraction, tolerance: Fraction) -> tuple[s
     return number(share.worth, first + MOST_DIGITS), number(worths, first + MOST_DIGITS)
 
 
-def _if_right(payout: Payout, words: str, exact: Fraction, recorded: Decimal) -> str:
-    """Return the sum if it gives the recorded amount within a coin: a statement shows none that does not."""
+def _if_right(payout: Payout, step: Step, exact: Fraction) -> Step:
+    """Return the step, with its sum if that gives the recorded amount within a coin: a statement shows none that does
+    not."""
     coin = Fraction(str(payout.policy["rounding"]))
-    return words if abs(exact - Fraction(recorded)) <= coin else ""
+    return step if abs(exact - Fraction(step.amount)) <= coin else Step(step.name, "", step.amount)

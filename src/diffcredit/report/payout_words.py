@@ -6,14 +6,18 @@ have known; that an interval holds by the estimate, not that it is true.
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 from diffcredit.payout.records import Payout, Row
 from diffcredit.report import numbers
-from diffcredit.report.money import NO_BREAK, MoneyFormat
+from diffcredit.report.money import NO_BREAK, MoneyFormat, percentage
 
 AFTERWARDS = "The policy was entered after the first evaluations, so whoever wrote it could have known the credits."
 UNFINISHED = (
     "The study was not finished when this was paid: more evaluations were planned, and they may change credits."
+)
+UNTRAINED = (
+    "Merit is counted from an untrained network, which is nobody’s alternative: it says little about who helps more."
 )
 INDISTINCT = "Cannot be distinguished from the average contributor."
 STYLES = {"pay by it": "pay", "use with care": "care", "do not use": "stop"}
@@ -28,6 +32,8 @@ def money_format(payout: Payout) -> MoneyFormat:
 def warnings(payout: Payout) -> list[str]:
     """Return the sentences that stand before all others, wherever something of this payout is shown."""
     found = [] if payout.before_evaluations else [AFTERWARDS]
+    if payout.reference_kind == "untrained" and payout.policy["merit"] == "help" and part_by_merit(payout):
+        found.append(UNTRAINED)
     if payout.despite:
         found.append(
             f"This was paid despite the verdict “{payout.level}” on the credits. The payer’s reason: “{payout.despite}”"
@@ -48,18 +54,13 @@ def moment(stamp: str) -> str:
 
 
 def paid_for(payout: Payout) -> str:
-    """Return which way the property is worth money, in a sentence."""
-    return (
-        f"What raises it is paid for; {_both_ends(payout)}"
-        if payout.higher_is_better
-        else (f"What lowers it is paid for; {_both_ends(payout)}")
-    )
-
-
-def _both_ends(payout: Payout) -> str:
+    """Return which way the property is worth money, and how far it is from the reference, in sentences."""
     places = above_decimals(payout)
     full, empty = numbers.number(payout.full, places), numbers.number(payout.empty, places)
-    return f"it is {empty} for {payout.reference} and {full} with everybody’s images."
+    way = "raising" if payout.higher_is_better else "lowering"
+    return (
+        f"Contributors are paid for {way} it. It is {empty} for {payout.reference} and {full} with everybody’s images."
+    )
 
 
 def testing(payout: Payout) -> str:
@@ -73,6 +74,22 @@ def moved(payout: Payout) -> str:
         return ""
     amount = money_format(payout).rounded(payout.moved)
     return f"Evaluated again with other seeds, about {amount} of the pool would go to other people."
+
+
+def followed(payout: Payout) -> str:
+    """Return how much of the pool follows merit."""
+    return percentage(part_by_merit(payout))
+
+
+def part_by_merit(payout: Payout) -> Decimal:
+    """Return the part of the pool that follows merit: r, or nothing where nobody has merit."""
+    merit = any(row.worth > 0 for row in payout.rows if not is_cut(payout, row))
+    return payout.r if merit else Decimal(0)
+
+
+def is_cut(payout: Payout, row: Row) -> bool:
+    """Whether a contributor surely makes the model worse, and the policy cuts such contributors off."""
+    return payout.policy["negatives"] == "cut" and row.above_high < 0
 
 
 def confidence(payout: Payout) -> str:
@@ -94,6 +111,15 @@ def merit_rule(payout: Payout) -> str:
         return "help above the least helpful " + ("lot, added up" if payout.lot else "contributor")
     least = ", at least 0" + (" for each lot, added up" if payout.lot else "")
     return f"help above the reference ({payout.reference}){least}"
+
+
+def negatives_rule(payout: Payout) -> str:
+    """Return what happens to those whose images make the model worse."""
+    if payout.policy["negatives"] == "cut":
+        return "gets nothing at all, where that is sure"
+    if payout.policy["merit"] == "least":
+        return "has merit all the same, unless nobody helps less"
+    return "has no merit, and keeps the fixed part"
 
 
 def indistinct(row: Row) -> bool:

@@ -1,0 +1,127 @@
+"""Sentences of one contributor's statement, addressed to the contributor."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from diffcredit.payout.records import Payout, Row
+from diffcredit.report import numbers
+from diffcredit.report.calculation import Step
+from diffcredit.report.money import percentage
+from diffcredit.report.payout_words import (
+    INDISTINCT,
+    above_decimals,
+    confidence,
+    fixed_rule,
+    help_decimals,
+    indistinct,
+    merit_rule,
+    money_format,
+    part_by_merit,
+)
+
+
+def outcome(payout: Payout, row: Row) -> str:
+    """Return what becomes of the amount, in a sentence."""
+    money = money_format(payout)
+    if row.paid and row.carried:
+        return f"{money.exact(row.paid)} are paid now and {money.exact(row.carried)} are carried forward."
+    if row.paid:
+        return f"{money.exact(row.paid)} are paid now."
+    return f"Nothing is paid now; {money.exact(row.carried)} are carried forward." if row.carried else ""
+
+
+def rule(payout: Payout, row: Row) -> str:
+    """Return how the pool was divided, in sentences."""
+    r, money = part_by_merit(payout), money_format(payout)
+    found = f"The pool of {money.exact(payout.pool)} was divided among {len(payout.rows):,} contributors: "
+    if not r:
+        return f"{found}all of it {fixed_rule(payout)}. {_why(payout)}"
+    if r == 1:
+        return f"{found}all of it by merit, which is {merit_rule(payout)}."
+    return (
+        f"{found}{percentage(1 - r)} {fixed_rule(payout)} (the fixed part), and {percentage(r)} by merit, which is "
+        f"{merit_rule(payout)}. {_why(payout)}"
+    )
+
+
+def _why(payout: Payout) -> str:
+    """Return why so much of the pool follows merit, unless the policy simply states it."""
+    return payout.r_words if payout.policy["r"] == "reliability" else ""
+
+
+def help_(payout: Payout, row: Row) -> str:
+    """Return how much a contributor helps beside the average one, in sentences."""
+    places = help_decimals(payout)
+    low, high = numbers.number(row.help_low, places), numbers.number(row.help_high, places)
+    interval = f"{confidence(payout)} interval {low} to {high}"
+    if indistinct(row):
+        return f"{INDISTINCT} The estimate is {numbers.signed(row.help, places)} beside it ({interval})."
+    side = "more" if row.help > 0 else "less"
+    return (
+        f"Your images help {numbers.number(abs(row.help), places)} {side} than those of the average contributor "
+        f"({interval})."
+    )
+
+
+def above(payout: Payout, row: Row) -> str:
+    """Return the help above the reference, in a sentence."""
+    places = above_decimals(payout)
+    value = numbers.signed(row.above, places)
+    low, high = (numbers.number(end, places) for end in (row.above_low, row.above_high))
+    return f"{value} ({low} to {high}), where {payout.reference} has 0."
+
+
+def rank(payout: Payout, row: Row) -> str:
+    """Return the place among all contributors with its interval, in a sentence."""
+    n = len(payout.rows)
+    if row.rank_low == row.rank_high:
+        return f"{row.rank} of {n:,}, and that is sure ({confidence(payout)})."
+    span = f"{row.rank_low} to {row.rank_high}"
+    return f"{row.rank} of {n:,} by the estimate; anything from {span} is possible ({confidence(payout)} interval)."
+
+
+def sure(payout: Payout, row: Row) -> str:
+    """Return how sure the amount is, in sentences."""
+    money = money_format(payout)
+    if row.amount_low == row.amount_high:
+        return "This amount does not depend on how sure the credits are."
+    found = (
+        f"If everybody’s help were known exactly, the same policy would give you between {money.exact(row.amount_low)} "
+        f"and {money.exact(row.amount_high)} ({confidence(payout)} interval)."
+    )
+    if row.overtaken is None:
+        return found
+    return f"{found} The chance that the contributor in the next place in truth helps more is {_chance(row.overtaken)}."
+
+
+def _chance(part: float) -> str:
+    if part < 0.01:
+        return "below 1 %"
+    return f"{100 * part:.0f} %"
+
+
+def works(row: Row) -> str:
+    """Return how many works were given, used and left out, in a sentence."""
+    used = f"{row.images_used:,} of your images were used"
+    if row.images_used == 1:
+        used = "1 of your images was used"
+    if row.images_given is None:
+        return f"{used}. How many you gave in all was not at hand when this was paid."
+    if not row.excluded:
+        return f"{used}: all that you gave."
+    others = ", ".join(f"{count:,} {reason}" for reason, count in sorted(row.excluded.items()))
+    return f"{used}, of {row.images_given:,} that you gave. Not used: {others}."
+
+
+def legend(payout: Payout, row: Row, steps: Sequence[Step]) -> str:
+    """Return what the numbers in a statement's sums are, in a sentence; empty where there are no sums."""
+    found = [step.legend for step in steps if step.legend]
+    return f"In these sums, {money_format(payout).bare(payout.pool)} is the pool; {'; '.join(found)}." if found else ""
+
+
+def limits(payout: Payout, row: Row) -> str:
+    """Return the policy's limits, in a sentence; empty where it has none."""
+    named = {"floor": "at least {} for everybody", "cap": "at most {} for anybody", "minimum": "no payment below {}"}
+    stated = {key: Decimal(payout.policy[key] or 0) for key in named}
+    found = [text.format(money_format(payout).exact(stated[key])) for key, text in named.items() if stated[key]]
+    return f"The policy’s limits: {'; '.join(found)}." if found else ""

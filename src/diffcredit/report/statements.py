@@ -1,0 +1,150 @@
+"""Statements: one page for each contributor about a payout, and the same as JSON.
+
+A statement has everything that this contributor's amount follows from, and nobody else's numbers: only the pool, and
+sums over all contributors. It is made from the ledger's record; the names and hashes of single images are added to the
+JSON where the images are at hand and are those that were paid for.
+"""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from diffcredit.errors import UserError
+from diffcredit.payout.paying import ONE, Recorded
+from diffcredit.payout.records import Payout, Row
+from diffcredit.report import payout_words as words
+from diffcredit.report import statement_words
+from diffcredit.report.calculation import shares, steps
+from diffcredit.report.markup import bundled, source_hash, template
+from diffcredit.util.artifacts import write_text
+from diffcredit.util.sanitize import shortened
+
+if TYPE_CHECKING:
+    from diffcredit.contributions import Works
+    from diffcredit.study.study import Study
+
+FORMAT, VERSION = "diffcredit statement", 1
+FOLDER = "statements"
+MANY = 100  # statements, from which writing them takes seconds
+LONGEST_NAME = 60  # characters of a file's name
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One contributor's ``row`` of a payout, the ledger's ``head`` that covers it, and the single ``works``, if they
+    are at hand. ``study_file`` is the study file's name."""
+
+    payout: Payout
+    row: Row
+    head: str
+    study_file: str
+    works: "Works | None" = None
+
+    @property
+    def command(self) -> str:
+        """The command that checks the ledger."""
+        return f"diffcredit verify {self.study_file} --head {self.head}"
+
+
+def render_statement(statement: Statement) -> str:
+    """Return the page's HTML; every text is escaped."""
+    style = bundled("palette.css", "money.css")
+    return template("statement.html.jinja").render(
+        statement=statement,
+        payout=statement.payout,
+        row=statement.row,
+        money=words.money_format(statement.payout),
+        steps=steps(statement.payout, statement.row),
+        warnings=words.warnings(statement.payout),
+        words=words,
+        say=statement_words,
+        policy=f"default-src 'none'; style-src {source_hash(style)}; base-uri 'none'; form-action 'none'",
+        style=Markup(style),
+    )
+
+
+def statement_json(statement: Statement) -> str:
+    """Return the statement for programs. Amounts are texts, so that no program rounds them."""
+    content = statement.payout.content
+    others = shares(statement.payout, statement.row)
+    rows = content.pop("rows")
+    number = [row["contributor"] for row in rows].index(statement.row.contributor)
+    found: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "contributor": statement.row.contributor,
+        "payout": {**content, "contributors": len(rows)},
+        "row": rows[number],
+        "sums": {"weight": others.weight, "weights": others.weights, "worths": float(others.worths)},
+        "head": statement.head,
+        "check": statement.command,
+    }
+    if statement.works is not None:
+        found["images"] = [{"name": name, "sha256": digest} for name, digest in statement.works.images]
+    return json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def write_study_statements(study: "Study", recorded: Recorded, only: Collection[str] | None = None) -> list[Path]:
+    """Write the statements of a payout, or ``only`` those of some contributors; return their pages.
+
+    They lie in ``statements/`` of the results folder, those of a named period in a folder of its name there.
+    """
+    payout, known = recorded.payout, [row.contributor for row in recorded.payout.rows]
+    for name in only or ():
+        if name not in known:
+            raise UserError(
+                f"--only: {shortened(name)} is no contributor of this payout; there are: {', '.join(known)}"
+            )
+    folder = study.folder / FOLDER / ("" if payout.period == ONE else payout.period)
+    files, works = file_names(known), _works(study, payout)
+    chosen = [row for row in payout.rows if only is None or row.contributor in only]
+    pages = []
+    for done, row in enumerate(chosen):
+        if len(chosen) > MANY:
+            study.progress("statements", done, len(chosen))
+        statement = Statement(payout, row, recorded.head, study.file.name, works.get(row.contributor))
+        page = folder / f"{files[row.contributor]}.html"
+        write_text(page, render_statement(statement))
+        write_text(page.with_suffix(".json"), statement_json(statement))
+        pages.append(page)
+    return pages
+
+
+def file_names(contributors: Collection[str]) -> dict[str, str]:
+    """Return a file's name without its ending for each contributor: plain letters and digits, whatever the name, with
+    a part of the name's hash where letters were lost or two would be alike."""
+    plain = {name: _plain_letters(name) for name in contributors}
+    counts = [*plain.values()]
+    return {
+        name: letters
+        if letters and letters == _lowered(name) and counts.count(letters) == 1
+        else f"{letters or 'contributor'}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
+        for name, letters in plain.items()
+    }
+
+
+def _plain_letters(name: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", decomposed)[:LONGEST_NAME].strip("-")
+
+
+def _lowered(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
+def _works(study: "Study", payout: Payout) -> "dict[str, Works]":
+    """Return the works of contributors whose images are at hand and are those that were paid for."""
+    try:
+        contributions = study.contributions
+    except UserError:
+        return {}
+    there = {row.contributor: row.works for row in payout.rows if row.contributor in contributions.givers}
+    found = {name: contributions.works(name) for name in there}
+    return {name: works for name, works in found.items() if works.digest == there[name]}
