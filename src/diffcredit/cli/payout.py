@@ -91,7 +91,7 @@ def _print(made: "Payout") -> None:
             *(row.contributor, str(row.images_used), f"{row.amount:,}"),
             *(f"{row.amount_low:,} to {row.amount_high:,}", f"{row.carried:,}", f"{row.paid:,}"),
         )
-        for row in sorted(made.rows, key=lambda row: (-row.amount, row.contributor))
+        for row in sorted(made.rows, key=lambda row: (-row.amount, row.rank, row.contributor))
     ]
     columns = ("contributor", "images", f"amount ({made.currency})", "could be", "carried", "paid")
     console.print(table(columns, rows, title=f"{made.pool:,} {made.currency} by {made.title}, period {made.period}"))

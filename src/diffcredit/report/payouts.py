@@ -49,8 +49,8 @@ class Bars:
 
 
 def by_amount(payout: Payout) -> list[Row]:
-    """Return the rows, the largest amount first."""
-    return sorted(payout.rows, key=lambda row: (-row.amount, row.contributor))
+    """Return the rows, the largest amount first; among equals who helps most."""
+    return sorted(payout.rows, key=lambda row: (-row.amount, row.rank, row.contributor))
 
 
 def bars(payout: Payout) -> Bars:
