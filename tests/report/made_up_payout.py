@@ -98,6 +98,7 @@ def payout(rows: tuple[Row, ...] | None = None, **changes: Any) -> Payout:
         "r_words": "The policy states it.",
         "moved": Decimal("31.40"),
         "data": "d3" * 32,
+        "resolution": 16,
         "recipe": "e4" * 32,
         "weights": "f5" * 32,
         "lot": None,

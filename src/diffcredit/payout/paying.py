@@ -259,6 +259,7 @@ def _payout(
         r_words=basis.followed.words,
         moved=_coins(sure.moved, policy.rounding),
         data=basis.data["fingerprint"],
+        resolution=basis.data["resolution"],
         recipe=recipe.fingerprint,
         weights=recipe.weights,
         lot=basis.data.get("lots", {}).get("lot"),

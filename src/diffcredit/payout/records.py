@@ -111,6 +111,8 @@ class Payout:
     moved: Decimal
     data: str
     """The fingerprint of the contributions."""
+    resolution: int
+    """The side, in pixels, of the squares that images became before they were hashed and used."""
     recipe: str
     """The fingerprint of the recipe."""
     weights: str
