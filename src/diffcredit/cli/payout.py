@@ -86,14 +86,17 @@ def _pay(
 
 def _print(made: "Payout") -> None:
     """Print who gets how much, with the sentences that a payer must not miss."""
+    settled = any(row.opening or row.carried for row in made.rows)  # else everybody is simply paid their amount
     rows = [
         (
             *(row.contributor, str(row.images_used), f"{row.amount:,}"),
-            *(f"{row.amount_low:,} to {row.amount_high:,}", f"{row.carried:,}", f"{row.paid:,}"),
+            f"{row.amount_low:,} to {row.amount_high:,}",
+            *((f"{row.carried:,}", f"{row.paid:,}") if settled else ()),
         )
         for row in sorted(made.rows, key=lambda row: (-row.amount, row.rank, row.contributor))
     ]
-    columns = ("contributor", "images", f"amount ({made.currency})", "could be", "carried", "paid")
+    columns = ("contributor", "images", f"amount ({made.currency})", "could be")
+    columns += ("carried", "paid") if settled else ()
     console.print(table(columns, rows, title=f"{made.pool:,} {made.currency} by {made.title}, period {made.period}"))
     say(f"{made.r:%} of the pool follow merit. {made.r_words}")
     say(f"Evaluated again with other seeds, about {made.moved:,} {made.currency} would go to other people.")

@@ -90,20 +90,23 @@ def _merit_step(payout: Payout, row: Row, share: Shares, r: Decimal) -> Step:
     if share.cut or not share.worths:
         return Step(name, "", row.merit)
     followed = Fraction(payout.pool) * Fraction(r)
-    worth, worths = _readable(share, followed, Fraction(str(payout.policy["rounding"])) / 2)
+    worth, worths = _readable(share, followed, Fraction(row.merit), Fraction(str(payout.policy["rounding"])))
     sum_ = f"{money_format(payout).bare(payout.pool)} × {r.normalize():f} × {worth} ÷ {worths}"
     legend = f"{worth} is your merit and {worths} everybody’s together"
     exact = followed * Fraction(share.worth) / share.worths
     return _if_right(payout, Step(name, sum_, row.merit, legend), exact)
 
 
-def _readable(share: Shares, followed: Fraction, tolerance: Fraction) -> tuple[str, str]:
-    """Return a merit and the sum of all merits with as few decimals as give the amount within ``tolerance``."""
+def _readable(share: Shares, followed: Fraction, amount: Fraction, coin: Fraction) -> tuple[str, str]:
+    """Return a merit and the sum of all merits with as few decimals as give their part of ``followed`` within half a
+    ``coin``, and the recorded ``amount``, which is rounded, within a whole one."""
     worths = float(share.worths)
+    exact = followed * Fraction(share.worth) / share.worths
     first = decimals_for(share.worth or worths)
     for decimals in range(first, first + MOST_DIGITS):
         one, all_ = (Fraction(f"{value:.{decimals}f}") for value in (share.worth, worths))
-        if all_ and abs(one / all_ - Fraction(share.worth) / share.worths) * followed < tolerance:
+        shown = followed * one / all_ if all_ else None
+        if shown is not None and abs(shown - exact) < coin / 2 and abs(shown - amount) <= coin:
             return number(share.worth, decimals), number(worths, decimals)
     return number(share.worth, first + MOST_DIGITS), number(worths, first + MOST_DIGITS)
 

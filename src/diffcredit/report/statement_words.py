@@ -83,8 +83,13 @@ def rank(payout: Payout, row: Row) -> str:
 def sure(payout: Payout, row: Row) -> str:
     """Return how sure the amount is, in sentences."""
     money = money_format(payout)
+    if not part_by_merit(payout):
+        return "This amount does not depend on the credits."
     if row.amount_low == row.amount_high:
-        return "This amount does not depend on how sure the credits are."
+        return (
+            "If everybody’s help were known exactly, the same policy would very likely give you the same amount "
+            f"({confidence(payout)} interval)."
+        )
     found = (
         f"If everybody’s help were known exactly, the same policy would give you between {money.exact(row.amount_low)} "
         f"and {money.exact(row.amount_high)} ({confidence(payout)} interval)."
