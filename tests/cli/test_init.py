@@ -35,7 +35,9 @@ def test_a_file_that_run_accepts(diffcredit, tmp_path, kind):
     assert content["reference"] == "untrained"
     assert content["name"] == ("123" if kind == "npz" else "Bilder-von-Zoë-Co-1-写真")
     assert content["contributions"]["source"] == kind
+    output.write_text(output.read_text(encoding="utf-8").replace("# payout:", "payout:"), encoding="utf-8")
     study = Study.load(output)
+    assert (study.config.payout.merit, study.config.payout.r) == ("least", "reliability")
     assert (len(study.contributions.images), len(study.contributions.heldout)) == (8, 2)
 
 

@@ -45,6 +45,10 @@ properties:                   # or your own: my_module:MyProperty
 design: {{distribution: uniform, seed: 0}}
 stop: {{evaluations: {evaluations}}}
 keep: images                  # of every evaluation, so that a property added later costs no retraining; or nothing
+
+# If contributors will be paid: by which rule. The first run enters it in the ledger, before anybody knows the credits.
+# With r: reliability all are paid by the fixed rule alone until the credits have passed a test (diffcredit validate).
+# payout: {{property: {paid}, fixed: equal, merit: {merit}, r: reliability, currency: EUR}}
 """
 
 HOUSE = """\
@@ -131,6 +135,8 @@ def init(
         reference=UNTRAINED.format(stated=f"{{{stated}}}") if house is None else HOUSE,
         family=PIXELS if proposal.autoencoder is None else LATENT.format(_quoted(proposal.autoencoder, place)),
         properties="".join(f"  - name: {name}\n" for name in properties),
+        paid=properties[0],
+        merit="least" if house is None else "help",  # help is counted from the reference, which must mean something
         evaluations=max(60, 10 * contributions.n),
         **settings,
     )
