@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from unicodedata import normalize
 
 from diffcredit.errors import UserError
 from diffcredit.payout.records import Payout
 from diffcredit.study.policy import money
+from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import shortened, unescape_formula
 
 LARGEST = 50_000_000  # bytes
@@ -27,6 +29,7 @@ class Settled:
     carried: Decimal
 
 
+@exactly
 def settle(opening: Decimal, amount: Decimal, minimum: Decimal, rounding: Decimal) -> Settled:
     """Return what is paid of a balance and an amount: all whole coins if they reach the minimum, otherwise nothing."""
     due = opening + amount
@@ -39,9 +42,16 @@ def opening_balances(
 ) -> dict[str, Decimal]:
     """Return every contributor's opening balance, from the ``last`` payout of the ledger and those ``given``.
 
-    Where both know a balance they must agree.
+    Where both know a balance they must agree. A balance of somebody who is no contributor any more is refused: it would
+    be lost.
     """
     carried = {} if last is None else {row.contributor: row.carried for row in last.rows}
+    for name, balance in carried.items():
+        if balance and name not in contributors:
+            raise UserError(
+                f"balance: {shortened(name)} is no contributor of the study any more, but {balance} was carried "
+                f"forward from {last.period if last else ''}; pay by the study that has this contributor"
+            )
     for name, balance in carried.items():
         if given is not None and given.get(name, Decimal(0)) != balance:
             raise UserError(
@@ -58,7 +68,7 @@ def read_balances(file: Path, currency: str, contributors: Collection[str]) -> d
     found: dict[str, Decimal] = {}
     for line, row in _rows(file):
         where = f"{file}:{line}"
-        name = unescape_formula(row["contributor"].strip())
+        name = normalize("NFC", unescape_formula(row["contributor"].strip()))  # as contributors' names are spelled
         column = next(each for each in AMOUNTS if each in row)
         try:
             balance = money(row[column])

@@ -20,6 +20,7 @@ from diffcredit.payout.reliability import Followed, followed
 from diffcredit.study.entered import check_policy, policy_of
 from diffcredit.study.policy import PolicySection
 from diffcredit.util.arrays import BoolArray
+from diffcredit.util.decimals import exactly
 from diffcredit.validation.verdicts import score_against_truth, study_verdicts
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Basis:
         return LEVELS.index(self.verdict.level) <= LEVELS.index(self.policy.verdict)
 
 
+@exactly
 def basis_of(study: "Study", policy_file: Path | None = None) -> Basis:
     """Return the basis of a study's payout by the policy in ``policy_file``, or by the study file's."""
     policy, where = policy_of(study, policy_file)

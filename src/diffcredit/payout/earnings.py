@@ -53,9 +53,8 @@ def earnings(
 ) -> Earnings:
     """Divide ``pool`` coins: the part ``r`` in proportion to ``merits``, the rest to the fixed ``weights``.
 
-    Everything goes by the weights where nobody has merit, and by merits where nobody has weight. ``floor`` and ``cap``
-    bound each amount. Who is ``cut`` gets nothing, not even the floor. Raises UserError where the pool cannot be
-    divided so.
+    Everything goes by the weights where nobody has merit. ``floor`` and ``cap`` bound each amount. Who is ``cut`` gets
+    nothing, not even the floor. Raises UserError where the pool cannot be divided so, or nobody has weight.
     """
     paid = [i for i in range(len(names)) if not (cut and cut[i])]
     if not paid:

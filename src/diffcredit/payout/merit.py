@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from diffcredit.credit import Credits
+from diffcredit.credit.credits import DIGITS, ROUNDING
 from diffcredit.credit.intervals import half_width, rank_intervals
 from diffcredit.study.policy import PolicySection
 from diffcredit.util.arrays import BoolArray, FloatArray
@@ -80,7 +81,7 @@ def standing(credits: Credits, contributors: Contributors, sign: int) -> Standin
     half = half_width((influence**2).sum(axis=1), bias, credits.degrees, credits.confidence)
     level = half_width(((sums @ credits.influence) ** 2).sum(axis=1), bias, credits.degrees, credits.confidence)
     help_ = worth - worth.mean()
-    rounded = np.round(help_ / (np.abs(help_).max() or 1.0), 12)
+    rounded = np.round(help_ / (max(credits.rounding / ROUNDING, np.abs(help_).max()) or 1.0), DIGITS)
     rank = np.searchsorted(np.sort(-rounded), -rounded) + 1
     low, high = (
         rank_intervals(worth, half, influence, bias, credits.degrees, credits.confidence)
@@ -90,12 +91,20 @@ def standing(credits: Credits, contributors: Contributors, sign: int) -> Standin
     return Standing(help_, help_ - half, help_ + half, rank, low, high, worth, worth - level, worth + level)
 
 
-def merit(values: FloatArray, policy: PolicySection, sign: int) -> FloatArray:
-    """Return the merit (…, p) of players with the credits ``values`` (…, p), each at least 0."""
+def merit(values: FloatArray, policy: PolicySection, sign: int, rounding: float = 0.0) -> FloatArray:
+    """Return the merit (…, p) of players with the credits ``values`` (…, p), each at least 0.
+
+    Merits up to ``rounding`` are 0: where all contributors are equal, only the credits' last digits differ, and by
+    these no money is divided.
+    """
     worth = sign * values
-    if policy.merit == "least":
-        return worth - worth.min(axis=-1, keepdims=True)
-    return np.maximum(worth, 0.0)
+    found = worth - worth.min(axis=-1, keepdims=True) if policy.merit == "least" else worth
+    return np.where(found > rounding, found, 0.0)
+
+
+def merits_of(credits: Credits, contributors: Contributors, policy: PolicySection, sign: int) -> FloatArray:
+    """Return the merit (n,) of contributors: their players' together."""
+    return contributors.sums @ merit(credits.values, policy, sign, credits.rounding)
 
 
 def cut_off(found: Standing, policy: PolicySection) -> BoolArray:

@@ -21,12 +21,13 @@ from diffcredit.payout.balances import opening_balances, read_balances, settle
 from diffcredit.payout.basis import Basis, basis_of
 from diffcredit.payout.certainty import Certainty, certainty
 from diffcredit.payout.earnings import Earnings, earnings, exact
-from diffcredit.payout.merit import merit
+from diffcredit.payout.merit import merits_of
 from diffcredit.payout.reasons import reasons
 from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.works import Given, given_works
 from diffcredit.study.entered import enter_policy
 from diffcredit.study.policy import PolicySection, money
+from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import shortened
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ ONE = "study"  # the period of a study that pays once
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
+@exactly
 def pay(
     study: "Study",
     policy: Path | None = None,
@@ -77,10 +79,11 @@ def pay(
         works = given_works(study, names)
         rows = tuple(_row(basis, i, earned, sure, opening[name], works[name]) for i, name in enumerate(names))
         made = _payout(study, basis, entered, period, amount, sure, despite, rows, ledger)
-        _enter(study, ledger, made)
+        _enter(study, ledger, made, [each.head for each in before])
     return made
 
 
+@exactly
 def pool_of(policy: PolicySection, where: str, given: Decimal | str | None) -> Decimal:
     """Return the pool: as given, or as the policy has it, which must agree."""
     if given is None and policy.pool is None:
@@ -92,16 +95,18 @@ def pool_of(policy: PolicySection, where: str, given: Decimal | str | None) -> D
     if policy.pool is not None and amount != policy.pool:
         raise UserError(f"--pool: {amount} is not the policy's, which is {policy.pool} ({where})")
     if not amount:
-        raise UserError("--pool: 0 is not accepted; an amount above 0 is expected")
+        place = "--pool" if policy.pool is None else f"{where}: pool"
+        raise UserError(f"{place}: 0 is not accepted; an amount above 0 is expected")
     if amount % policy.rounding:
         raise UserError(f"--pool: {amount} is no multiple of {policy.rounding}, the smallest amount that is paid")
-    return Decimal(amount)
+    return amount + 0 * policy.rounding  # with all the decimals of a coin
 
 
+@exactly
 def divide_pool(basis: Basis, pool: Decimal) -> Earnings:
     """Return what everybody earns, in whole coins."""
     policy, contributors = basis.policy, basis.contributors
-    merits = contributors.sums @ merit(basis.credits.values, policy, basis.sign)
+    merits = merits_of(basis.credits, contributors, policy, basis.sign)
     with located(basis.where):
         return earnings(
             int(pool / policy.rounding),
@@ -162,10 +167,14 @@ def _refuse_verdict(basis: Basis, despite: str) -> None:
     )
 
 
-def _enter(study: "Study", ledger: Ledger, made: Payout) -> None:
+def _enter(study: "Study", ledger: Ledger, made: Payout, before: list[str]) -> None:
+    """Record a payout, unless there are others now than those whose heads stand in ``before``."""
+
     def check(known: list[Entry], evaluated: bool) -> bool:
         if made.period in [entry.name for entry in known]:  # by another process, meanwhile
             raise UserError(f"--period: {made.period!r} was paid already; name another period")
+        if [entry.head for entry in known] != before:  # the balances that it carried forward would be paid twice
+            raise UserError(f"--period: {known[-1].name!r} was paid at the same time; run this payout again")
         return True
 
     ledger.enter(study.name, Entry(KIND, made.period, made.content, made.created), check)
@@ -176,7 +185,7 @@ def _row(basis: Basis, i: int, earned: Earnings, sure: Certainty, opening: Decim
     fixed, merit_, amount = (part[i] * policy.rounding for part in (earned.fixed, earned.merit, earned.amounts))
     opening += 0 * policy.rounding  # with all the decimals of a coin
     settled = settle(opening, amount, policy.minimum, policy.rounding)
-    worth = float((contributors.sums @ merit(basis.credits.values, policy, basis.sign))[i])
+    worth = float(merits_of(basis.credits, contributors, policy, basis.sign)[i])
     numbers = ("help", "low", "high", "above", "above_low", "above_high")
     help_, low, high, above, above_low, above_high = (float(getattr(found, name)[i]) for name in numbers)
     ranks = (int(getattr(found, name)[i]) for name in ("rank", "rank_low", "rank_high"))

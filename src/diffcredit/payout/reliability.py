@@ -16,6 +16,7 @@ import numpy as np
 from diffcredit.credit import Credits
 from diffcredit.credit.verdicts import Tested
 from diffcredit.study.policy import PolicySection
+from diffcredit.util.decimals import exactly
 
 DIGITS = Decimal("0.001")  # to which r is rounded down, so that the number on a statement is the one that was used
 
@@ -31,6 +32,7 @@ class Followed:
     tested: float | None = None
 
 
+@exactly
 def followed(policy: PolicySection, credits: Credits, tested: Tested | None) -> Followed:
     """Return how much of the pool follows merit by a policy, for credits that were ``tested`` (None: never)."""
     if isinstance(policy.r, Decimal):

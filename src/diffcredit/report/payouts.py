@@ -19,6 +19,7 @@ from diffcredit.report.money import percentage
 from diffcredit.report.numbers import decimals_for, number
 from diffcredit.report.plot import nice_ticks
 from diffcredit.util.artifacts import write_text
+from diffcredit.util.decimals import exactly
 
 NAMED, ENDS = 40, 15  # with more contributors than NAMED, only the first and last ENDS bars have names
 MARGIN = 1.04  # of the axis, beyond the largest amount
@@ -108,6 +109,7 @@ def record(payout: Payout, head: str) -> list[tuple[str, str]]:
     ]
 
 
+@exactly
 def render_payout(recorded: Recorded) -> str:
     """Return the page's HTML; every text is escaped."""
     payout, style = recorded.payout, bundled("palette.css", "money.css")

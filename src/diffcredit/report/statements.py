@@ -24,6 +24,7 @@ from diffcredit.report import statement_words
 from diffcredit.report.calculation import shares, steps
 from diffcredit.report.markup import bundled, source_hash, template
 from diffcredit.util.artifacts import write_text
+from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import shortened
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ FORMAT, VERSION = "diffcredit statement", 1
 FOLDER = "statements"
 MANY = 100  # statements, from which writing them takes seconds
 LONGEST_NAME = 60  # characters of a file's name
+HASH = 16  # hexadecimal digits: nobody finds a name with somebody else's
+_HASHED = re.compile(rf"-[0-9a-f]{{{HASH}}}$")  # a name that looks so may be somebody else's with its hash
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Statement:
         return f"diffcredit verify {self.study_file} --head {self.head}"
 
 
+@exactly
 def render_statement(statement: Statement) -> str:
     """Return the page's HTML; every text is escaped."""
     style = bundled("palette.css", "money.css")
@@ -70,6 +74,7 @@ def render_statement(statement: Statement) -> str:
     )
 
 
+@exactly
 def statement_json(statement: Statement) -> str:
     """Return the statement for programs. Amounts are texts, so that no program rounds them."""
     content = statement.payout.content
@@ -124,8 +129,8 @@ def file_names(contributors: Collection[str]) -> dict[str, str]:
     counts = [*plain.values()]
     return {
         name: letters
-        if letters and letters == _lowered(name) and counts.count(letters) == 1
-        else f"{letters or 'contributor'}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
+        if letters and letters == _lowered(name) and counts.count(letters) == 1 and not _HASHED.search(letters)
+        else f"{letters or 'contributor'}-{hashlib.sha256(name.encode()).hexdigest()[:HASH]}"
         for name, letters in plain.items()
     }
 

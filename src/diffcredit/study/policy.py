@@ -22,10 +22,12 @@ from diffcredit.credit.verdicts import Level
 from diffcredit.errors import UserError, located
 from diffcredit.study.problems import keys_of, problems_of
 from diffcredit.study.sections import Section
+from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import shortened
 from diffcredit.util.yamlfile import read_yaml
 
 MOST = Decimal(10) ** 12  # of any amount of money
+MOST_DIGITS = 30  # of a number, counted from the decimal point to either side
 LEAST_UNIT = Decimal("0.0001")  # of which every coin is a multiple
 LONGEST_TEXT = 1_000  # characters of a text on a statement
 
@@ -40,14 +42,19 @@ def decimal_of(value: Any) -> Decimal:
         raise ValueError("a number such as 1250.00 is expected") from None
     if not number.is_finite():
         raise ValueError("a finite number is expected")
-    return number
+    if number.adjusted() >= MOST_DIGITS or int(number.as_tuple().exponent) < -MOST_DIGITS:
+        raise ValueError(f"a number of at most {MOST_DIGITS} digits on either side of the point is expected")
+    return Decimal(f"{number:f}")  # 1E+3 is 1000: amounts are shown as they are kept
 
 
+@exactly
 def money(value: Any) -> Decimal:
     """Return an amount of money as it was written. Raise a ValueError for anything else."""
     number = decimal_of(value)
     if not 0 <= number <= MOST:
         raise ValueError(f"an amount from 0 to {MOST:,} is expected")
+    if number % LEAST_UNIT:
+        raise ValueError(f"an amount in multiples of {LEAST_UNIT} is expected")
     return number
 
 
@@ -58,6 +65,7 @@ def _part(value: Any) -> Decimal:
     return number
 
 
+@exactly
 def _coin(value: Any) -> Decimal:
     number = decimal_of(value)
     if not LEAST_UNIT <= number <= MOST or number % LEAST_UNIT:
@@ -81,7 +89,9 @@ def _followed(value: Any) -> Decimal | str:
 
 
 def _weighted(value: Any) -> Any:
-    """Refuse all but weights that are not 0, by property."""
+    """Refuse all but None and weights that are not 0, by property."""
+    if value is None:
+        return None
     if not isinstance(value, dict) or not value or not all(isinstance(name, str) for name in value):
         raise ValueError("{PROPERTY: weight, …} is expected")
     weights = {name: decimal_of(weight) for name, weight in value.items()}
@@ -124,7 +134,7 @@ class PolicySection(Section):
     """
 
     property: str | None = None
-    mix: Annotated[dict[str, Decimal] | None, BeforeValidator(lambda value: value and _weighted(value))] = None
+    mix: Annotated[dict[str, Decimal] | None, BeforeValidator(_weighted)] = None
     direction: Literal["higher", "lower"] | None = None
     reference: Literal["house", "pretrained", "untrained", "stated"] | None = None
     currency: Annotated[str, AfterValidator(_code)]
@@ -142,6 +152,7 @@ class PolicySection(Section):
     statement: StatementSection = StatementSection()
 
     @model_validator(mode="after")
+    @exactly
     def _fits_together(self) -> Self:
         if (self.property is None) == (self.mix is None):
             raise UserError("property: either it or mix is expected: what contributors are paid for")
@@ -170,6 +181,7 @@ class PolicySection(Section):
         return {str(self.property): Decimal(1)} if self.mix is None else dict(self.mix)
 
 
+@exactly
 def _plain(value: Any) -> Any:
     """Return a decimal as the shortest text of its number, so that 0.30 and 0.3 are the same policy."""
     if isinstance(value, dict):
