@@ -112,10 +112,11 @@ def _print(made: "Payout") -> None:
 def _estimate(study: "Study", policy: Path | None, pool: str | None, changes: list[str]) -> None:
     """Print what manipulations would change."""
     from diffcredit.payout.basis import basis_of
-    from diffcredit.payout.manipulation import what_if
+    from diffcredit.payout.manipulation import RESTS_ON, what_if
     from diffcredit.payout.paying import pool_of
 
     basis = basis_of(study, policy)
     amount = pool_of(basis.policy, basis.where, pool)
     for change in changes:
         say(str(what_if(basis, amount, change)))
+    say(RESTS_ON)

@@ -18,7 +18,7 @@ ROUNDING = 1e-15  # what remains of a column may be rounding if it is smaller th
 LEAST_FREE = 1e-8  # a row is determined by the fit if its residual has less than this part of its own noise
 
 
-def size_regressors(sizes: IntArray, n: int, most: int | None = None) -> FloatArray:
+def size_regressors(sizes: IntArray | FloatArray, n: int, most: int | None = None) -> FloatArray:
     """Return (m, p): the first p of [1, t, t², log(s+½), log(n−s+½)], t = s/n, at most ``most``.
 
     By default p is one plus half the number of distinct sizes, so that three or more are never fitted one by one.

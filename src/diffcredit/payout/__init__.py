@@ -9,7 +9,9 @@ pool by it, exactly to the coin, says how sure each amount is, and is recorded i
 ``reliability``   how much of the pool may follow merit
 ``dividing``      whole coins by weights, within bounds
 ``certainty``     how sure each amount is
-``manipulation``  what a false name, a copy or a departure would change, by the fitted game
+``changes``       who would hold which images after a split, a copy or a departure
+``fitted_game``   the game that the evaluations were fitted by, with other holders
+``manipulation``  what such a change would do to the amounts
 ``balances``      what was carried forward from earlier periods
 ``paying``        a payout, step by step
 ``records``       a payout as the ledger keeps it
