@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from paid_study import evaluated, stated
 from postgres_server import Server, binaries, running_server
 from tiny_study import run_here, write_small, write_study
 
@@ -52,6 +53,19 @@ def _small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(_small: Path, tmp_path: Path) -> Path:
     """The folder of the small study, evaluated to its end; the test's own copy."""
     return shutil.copytree(_small, tmp_path / "small")
+
+
+@pytest.fixture(scope="session")
+def _paying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("paying")
+    evaluated(stated(folder))
+    return folder
+
+
+@pytest.fixture
+def paying(_paying: Path, tmp_path: Path) -> Path:
+    """The folder of a study with a payout policy and made-up evaluations, to its end; the test's own copy."""
+    return shutil.copytree(_paying, tmp_path / "paying")
 
 
 @pytest.fixture(scope="session")

@@ -96,11 +96,14 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
             raise UserError(f"{file}: more than {LARGEST // 10**6} MB; a table of balances is accepted")
         with file.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
-            columns = reader.fieldnames or ()
+            columns = [*(reader.fieldnames or ())]
             if "contributor" not in columns or not set(AMOUNTS) & set(columns):
                 raise UserError(
                     f"{file}: has the columns {shortened(', '.join(columns))}; contributor and balance are expected"
                 )
+            for name in ("contributor", "currency", *AMOUNTS):
+                if columns.count(name) > 1:
+                    raise UserError(f"{file}: has the column {name!r} twice; one is accepted")
             for row in reader:
                 if None in row or None in row.values():
                     raise UserError(f"{file}:{reader.line_num}: has another number of cells than the first line")

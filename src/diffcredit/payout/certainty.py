@@ -39,7 +39,8 @@ class Certainty:
 
 @dataclass(frozen=True, eq=False)
 class Paying:
-    """All that turns credits into amounts, but the credits: by the contributors ``kept``, who are not cut off."""
+    """All that turns credits into amounts, but the credits: by the contributors ``kept``, who are not cut off. Merits up
+    to ``rounding`` are 0, as in the payout."""
 
     contributors: Contributors
     policy: PolicySection
@@ -47,12 +48,13 @@ class Paying:
     r: float
     pool: float
     kept: BoolArray
+    rounding: float
 
     def amounts(self, values: FloatArray) -> FloatArray:
         """Return (d, n): what contributors earn by credits (d, p) of the players, in d draws."""
         found = np.zeros((len(values), len(self.kept)))
         if self.kept.any():
-            merits = merit(values, self.policy, self.sign) @ self.contributors.sums[self.kept].T
+            merits = merit(values, self.policy, self.sign, self.rounding) @ self.contributors.sums[self.kept].T
             found[:, self.kept] = amounts(merits, self.fixed, self.r, self.pool, self.floor, self.cap)
         return found
 
@@ -99,7 +101,7 @@ def certainty(
     ``sign`` is −1 where a lower value is paid for; ``cut`` (n,) says who is cut off from all payment. Draws have a
     fixed seed, so that the same credits give the same intervals.
     """
-    paying = Paying(contributors, policy, sign, float(r), float(pool), ~cut)
+    paying = Paying(contributors, policy, sign, float(r), float(pool), ~cut, credits.rounding)
     point = paying.amounts(credits.values[None])[0]
     after = overtaken(credits, contributors, sign)
     if not _known(credits):
@@ -162,17 +164,19 @@ def overtaken(credits: Credits, contributors: Contributors, sign: int) -> FloatA
     is one half.
     """
     sums = contributors.sums
-    worth, influence, squared_bias = sign * (sums @ credits.values), sums @ credits.influence, sums @ credits.bias**2
+    worth = sign * (sums @ credits.values)
     order = np.argsort(-worth, kind="stable")
     first, second = order[:-1], order[1:]
     found = np.full(len(order), np.nan)
     if not _known(credits):
         found[first] = 0.5
         return found
-    gap = worth[first] - worth[second]
-    deviation = np.sqrt(
-        ((influence[first] - influence[second]) ** 2).sum(axis=1) + (squared_bias[first] + squared_bias[second])
-    )
+    gap, contrasts = worth[first] - worth[second], sums[first] - sums[second]
+    biases, players = contrasts * credits.bias, sums.shape[1]
+    squared_bias = (biases**2).sum(axis=1)
+    if credits.efficient:  # biases that sum to 0, as `draw_errors` draws them
+        squared_bias = (squared_bias - biases.sum(axis=1) ** 2 / players) * (players / max(players - 1, 1))
+    deviation = np.sqrt(((contrasts @ credits.influence) ** 2).sum(axis=1) + squared_bias)
     scaled = np.divide(gap, deviation, out=np.full_like(gap, np.inf), where=deviation > 0)
     found[first] = stdtr(credits.degrees, -scaled)
     return found

@@ -26,7 +26,7 @@ from diffcredit.payout.reasons import reasons
 from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.works import Given, given_works
 from diffcredit.study.entered import enter_policy
-from diffcredit.study.policy import PolicySection, money
+from diffcredit.study.policy import PolicySection, money, plain_text
 from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import shortened
 
@@ -56,6 +56,10 @@ def pay(
             f"period: {shortened(period)} is not accepted; up to 40 letters, digits, dots, dashes and underscores are, "
             "such as 2026-Q1"
         )
+    try:
+        plain_text(despite)
+    except ValueError as error:
+        raise UserError(f"--despite: {shortened(despite)} is not accepted; {error}") from None
     basis = basis_of(study, policy)
     amount = pool_of(basis.policy, basis.where, pool)
     with study.ledger() as ledger:

@@ -14,6 +14,8 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -68,9 +70,16 @@ def _positive(value: Any) -> Any:
     return value
 
 
+def _in_payout(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Name the section where keys of a policy do not fit together, which pydantic does not."""
+    with located("payout"):
+        return validate(value)
+
+
 _Payout = Annotated[
     Annotated[PolicySection, Tag("[model]")] | Annotated[PathWithoutNul, Tag("[place]")],
     Discriminator(lambda value: "[place]" if isinstance(value, str | Path) else "[model]"),
+    WrapValidator(_in_payout),
 ]
 _Amounts = Annotated[float | dict[str, float] | None, BeforeValidator(_positive)]
 

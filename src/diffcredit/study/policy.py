@@ -15,8 +15,9 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from unicodedata import category
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 
 from diffcredit.credit.verdicts import Level
 from diffcredit.errors import UserError, located
@@ -100,8 +101,17 @@ def _weighted(value: Any) -> Any:
     return weights
 
 
+def plain_text(text: str) -> str:
+    """Return a text that every ledger and page can hold. Raise a ValueError for anything else."""
+    if len(text) > LONGEST_TEXT:
+        raise ValueError(f"at most {LONGEST_TEXT:,} characters are accepted")
+    if any(category(character) in ("Cc", "Cs") and character not in "\n\t" for character in text):
+        raise ValueError("a text without control characters is expected")
+    return text
+
+
 Money = Annotated[Decimal, BeforeValidator(money)]
-Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Text = Annotated[str, AfterValidator(plain_text)]
 
 
 class StatementSection(Section):
