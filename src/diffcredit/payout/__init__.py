@@ -4,10 +4,11 @@ A policy (``diffcredit.study.policy``) is fixed in the ledger before credits are
 pool by it, exactly to the coin, says how sure each amount is, and is recorded in the ledger in turn.
 
 ================  ===========================================================================
-``entering``      the policy's entry in the ledger, and why it cannot be changed afterwards
+``basis``         the policy, the credits that it pays by, and how good they are
 ``merit``         credits to what the policy pays for, by player and by contributor
 ``reliability``   how much of the pool may follow merit
 ``dividing``      whole coins by weights, within bounds
+``earnings``      the fixed part and the merit part of a pool
 ``certainty``     how sure each amount is
 ``changes``       who would hold which images after a split, a copy or a departure
 ``fitted_game``   the game that the evaluations were fitted by, with other holders

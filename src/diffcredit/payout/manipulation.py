@@ -96,7 +96,8 @@ def what_if(basis: Basis, pool: Decimal, change: str) -> Effect:
     moved = shifted(FittedGame.of(credits), held)
     cut = cut_off(standing(moved.credits(credits), held.contributors, basis.sign), policy)
     terms = policy, basis.sign, float(basis.followed.r), float(pool)
-    before, after = Paying(contributors, *terms, ~basis.cut), Paying(held.contributors, *terms, ~cut)
+    before = Paying(contributors, *terms, ~basis.cut, credits.rounding)
+    after = Paying(held.contributors, *terms, ~cut, credits.rounding)
     people = np.array(held.person) == np.arange(len(contributors.names))[:, None]  # (n, k): whose account each is
     drawn = credits.values + draw_errors(credits, np.random.Generator(np.random.PCG64(0)))
     values = np.vstack([credits.values, drawn])  # the estimate first

@@ -5,7 +5,7 @@
     payout = Study.load("study.yaml").payout(pool="10000.00")
 
 The ledger keeps the payout with all that it follows from; its files can be written again at any time
-(:mod:`diffcredit.payout.files`, :mod:`diffcredit.report.payouts`).
+(:mod:`diffcredit.report.payouts`).
 """
 
 import re
