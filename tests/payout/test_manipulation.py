@@ -12,6 +12,7 @@ from diffcredit.errors import UserError
 from diffcredit.payout.changes import FORMS, holdings, read_change
 from diffcredit.payout.manipulation import Amounts, Effect, what_if
 from diffcredit.payout.merit import Contributors
+from diffcredit.payout.paying import divide_pool
 from diffcredit.util.arrays import BoolArray, FloatArray
 
 WORTH = np.array([4.0, 3.0, 2.0, 1.0])
@@ -144,7 +145,7 @@ def test_the_effect_reads_as_a_sentence() -> None:
     assert "Dee would get 270.00 instead of 190.00 EUR" in copied
     assert "Ada would get 230.00 instead of 310.00: -80.00" in copied
     assert "The 310.00 EUR of Ada would go to others, above all: Ben +130.00, Cy +103.33, Dee +76.67." in gone
-    assert "would be 6 instead of 10" in gone
+    assert "quality of everybody's model would be 6 instead of 10" in gone
 
 
 @pytest.mark.parametrize(
@@ -193,3 +194,16 @@ def test_amounts_of_a_split_add_up_with_any_number_of_coins() -> None:
     found = effect("split=Ada:3", rounding="0.05").amounts[0]
     assert isinstance(found, Amounts)
     assert all(amount % Decimal("0.05") == 0 for amount in (found.before, found.after, found.gain, found.low))
+
+
+def test_bounds_that_do_not_fit_more_names_are_refused() -> None:
+    with pytest.raises(UserError, match="--what-if: 'split=Ada:3': payout.yaml: floor: 6 contributors times the floor"):
+        effect("split=Ada:3", floor=200)
+
+
+def test_what_is_paid_before_the_change_is_what_a_payout_pays() -> None:
+    """To the coin that does not divide evenly."""
+    basis = basis_of(exact_credits(additive, NAMES), IMAGES, r="0.1")
+    coins = divide_pool(basis, Decimal("1000.01")).amounts
+    found = [what_if(basis, Decimal("1000.01"), f"leave={name}").amounts[0].before for name in NAMES]
+    assert found == [coin * Decimal("0.01") for coin in coins]

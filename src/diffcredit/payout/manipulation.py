@@ -8,18 +8,23 @@ Nothing is trained. The intervals come from the credits' errors and hold as far 
 same, and who is cut off is decided anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from diffcredit.credit import Credits
+from diffcredit.errors import located
 from diffcredit.payout.basis import Basis
 from diffcredit.payout.certainty import Paying, draw_errors
 from diffcredit.payout.changes import Change, holdings, read_change
 from diffcredit.payout.fitted_game import FittedGame, shifted
-from diffcredit.payout.merit import cut_off, standing
+from diffcredit.payout.merit import Contributors, cut_off, standing
+from diffcredit.payout.paying import divide_pool
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.decimals import exactly
+from diffcredit.util.sanitize import shortened
 
 RESTS_ON = (
     "Estimated from the game fitted to the study's evaluations, without training: everybody's images add a fixed "
@@ -46,12 +51,13 @@ class Amounts:
 @dataclass(frozen=True)
 class Effect:
     """What a ``change``, as it was asked for, would do to the amounts of those concerned, the one who does it first.
-    ``full`` and ``changed`` are the property of everybody's model before and after."""
+    ``full`` and ``changed`` are what is paid for, called ``title``, of everybody's model before and after."""
 
     change: str
     kind: str
     parts: int
     amounts: tuple[Amounts, ...]
+    title: str
     currency: str
     confidence: float
     full: float
@@ -71,15 +77,13 @@ class Effect:
             gains = ", ".join(f"{each.name} {each.gain:+,}" for each in others)
             said = [
                 f"The {who.before:,} {self.currency} of {who.name} would go to others, above all: {gains}.",
-                f"The property of everybody's model would be {self.changed:.6g} instead of {self.full:.6g}.",
+                f"{self.title} of everybody's model would be {self.changed:.6g} instead of {self.full:.6g}.",
             ]
         return " ".join([f"{self.change}:", *said])
 
     def _gain(self, each: Amounts) -> str:
-        return (
-            f"{each.gain:+,} ({100 * self.confidence:g} % interval {each.low:+,} to {each.high:+,}), of which the fixed rule "
-            f"gives {each.fixed:+,}"
-        )
+        interval = f"{100 * self.confidence:g} % interval {each.low:+,} to {each.high:+,}"
+        return f"{each.gain:+,} ({interval}), of which the fixed rule gives {each.fixed:+,}"
 
 
 def _instead(each: Amounts) -> str:
@@ -94,34 +98,45 @@ def what_if(basis: Basis, pool: Decimal, change: str) -> Effect:
     images = [basis.data["images"][name] for name in credits.names]
     held = holdings(asked, contributors, images, basis.data.get("lots", {}).get("lot"))
     moved = shifted(FittedGame.of(credits), held)
-    cut = cut_off(standing(moved.credits(credits), held.contributors, basis.sign), policy)
-    terms = policy, basis.sign, float(basis.followed.r), float(pool)
-    before = Paying(contributors, *terms, ~basis.cut, credits.rounding)
-    after = Paying(held.contributors, *terms, ~cut, credits.rounding)
+    changed = _changed(basis, held.contributors, moved.credits(credits))
     people = np.array(held.person) == np.arange(len(contributors.names))[:, None]  # (n, k): whose account each is
+    with located(f"--what-if: {shortened(change)}"):
+        coins = np.array(divide_pool(basis, pool).amounts), people @ np.array(divide_pool(changed, pool).amounts)
+    before, after = _paying(basis, pool), _paying(changed, pool)
     drawn = credits.values + draw_errors(credits, np.random.Generator(np.random.PCG64(0)))
-    values = np.vstack([credits.values, drawn])  # the estimate first
-    was, will = before.amounts(values), after.amounts(moved.values(values)) @ people.T
+    gains = after.amounts(moved.values(drawn)) @ people.T - before.amounts(drawn)
     tail = (1 - credits.confidence) / 2
-    low, high = np.quantile((will - was)[1:], [tail, 1 - tail], axis=0)
+    low, high = np.quantile(gains, [tail, 1 - tail], axis=0)
     by_rule = people @ _by_rule(after) - _by_rule(before)
 
     def amounts(i: int) -> Amounts:
-        first, then = (_coins(part[0, i], policy.rounding) for part in (was, will))
-        gain = then - first
+        first, then = (int(part[i]) * policy.rounding for part in coins)
         least, most, fixed = (_coins(part[i], policy.rounding) for part in (low, high, by_rule))
+        gain = then - first
         return Amounts(contributors.names[i], first, then, gain, min(gain, least), max(gain, most), fixed)
 
     return Effect(
         change=change,
         kind=asked.kind,
         parts=asked.parts,
-        amounts=tuple(amounts(i) for i in _concerned(asked, (will - was)[0])),
+        amounts=tuple(amounts(i) for i in _concerned(asked, coins[1] - coins[0])),
+        title=basis.title,
         currency=policy.currency,
         confidence=credits.confidence,
         full=credits.full,
         changed=moved.full,
     )
+
+
+def _changed(basis: Basis, contributors: Contributors, credits: Credits) -> Basis:
+    """Return the basis with other accounts and their credits."""
+    found = standing(credits, contributors, basis.sign)
+    return replace(basis, contributors=contributors, credits=credits, standing=found, cut=cut_off(found, basis.policy))
+
+
+def _paying(basis: Basis, pool: Decimal) -> Paying:
+    r, rounding = float(basis.followed.r), basis.credits.rounding
+    return Paying(basis.contributors, basis.policy, basis.sign, r, float(pool), ~basis.cut, rounding)
 
 
 def _by_rule(paying: Paying) -> FloatArray:
@@ -131,7 +146,7 @@ def _by_rule(paying: Paying) -> FloatArray:
     return found
 
 
-def _concerned(change: Change, gains: FloatArray) -> list[int]:
+def _concerned(change: Change, gains: NDArray[np.int_]) -> list[int]:
     """Return who is named in a change, then, if somebody leaves, who gains most."""
     named = [change.who] if change.other is None else [change.who, change.other]
     most = [i for i in np.argsort(-gains, kind="stable").tolist() if i != change.who]
