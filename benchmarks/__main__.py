@@ -17,6 +17,7 @@ BENCHMARKS = (
     "validation",
     "verdicts",
     "evidence",
+    "payouts",
     "cifar20",
     "cluster",
     "scale",

@@ -1,0 +1,1 @@
+"""Payouts where the truth is known: what false names and copies gain, and how often intervals hold."""
