@@ -197,7 +197,9 @@ def test_amounts_of_a_split_add_up_with_any_number_of_coins() -> None:
 
 
 def test_bounds_that_do_not_fit_more_names_are_refused() -> None:
-    with pytest.raises(UserError, match=r"--what-if: 'split=Ada:3': payout\.yaml: floor: 6 contributors times the floor"):
+    with pytest.raises(
+        UserError, match=r"--what-if: 'split=Ada:3': payout\.yaml: floor: 6 contributors times the floor"
+    ):
         effect("split=Ada:3", floor=200)
 
 

@@ -29,7 +29,8 @@ from diffcredit.util.sanitize import shortened
 RESTS_ON = (
     "Estimated from the game fitted to the study's evaluations, without training: everybody's images add a fixed "
     "amount, beside an effect of how many people there are; a part of a portfolio adds that part of the amount, and a "
-    "copy adds nothing. The intervals cover the credits' errors, not those of the fitted game."
+    "copy adds nothing. Where somebody's own images repeat each other, a split gains more than this. The intervals "
+    "cover the credits' errors, not those of the fitted game."
 )
 SHOWN = 3  # others whose amounts a departure changes most
 
