@@ -1,5 +1,6 @@
 """How sure amounts are, against errors drawn here and paid one by one in whole coins, and over simulated studies."""
 
+import itertools
 from dataclasses import replace
 from decimal import Decimal
 from math import inf
@@ -187,7 +188,7 @@ def test_overtaken_is_how_often_the_next_is_better(people, sign, degrees):
     found = overtaken(made, people, sign)
     truths = sign * (made.values - simulated(made, 20_000, seed=5)) @ people.sums.T
     order = np.argsort(-sign * (people.sums @ made.values))
-    for first, second in zip(order, order[1:], strict=False):
+    for first, second in itertools.pairwise(order):
         assert found[first] == pytest.approx((truths[:, second] > truths[:, first]).mean(), abs=0.014)
     assert np.isnan(found[order[-1]])
 
@@ -226,7 +227,7 @@ def test_moved_is_what_differs_between_two_runs(deviation, changes):
 
 
 def covered(studies, n, noise, shrink, stated, seed=0, degrees=inf):
-    """The part of true amounts that lie in their intervals, over simulated studies whose noise is known. With ``shrink``
+    """The part of true amounts that lie in their intervals, over simulated studies of known noise. With ``shrink``
     each estimate is drawn towards the average as far as gives the least error, as the default method does."""
     random = np.random.default_rng(seed)
     inside, people = [], alone(n)

@@ -1,7 +1,9 @@
 """Statements: sums that can be typed in, nobody else's numbers, hostile texts, files, and a page in a browser."""
 
+import html
 import json
 import re
+import shlex
 import shutil
 import string
 from dataclasses import replace
@@ -70,6 +72,7 @@ def test_the_sums_are_those_of_the_policy(name, sums):
 
 
 @example([(1, 826893.0), (1, 2669.25)], Decimal("0.654"), 1338427, "equal")  # rounding down by nearly a coin
+@example([(1, 0.0), (1, 0.0), (277, 1.0)], Decimal("0.001"), 590471, "images")  # rounded up by more than a coin
 @example([(1, 188596.9375), (1, 443308.5)], Decimal("0.565"), 2418959, "equal")
 @given(
     st.lists(st.tuples(st.integers(1, 500), st.floats(0, 1e6)), min_size=2, max_size=30),
@@ -90,7 +93,7 @@ def test_every_sum_shown_gives_the_amount_within_a_coin(people, r, cents, fixed)
     made = payout(rows, policy=policy(fixed=fixed, r=str(r)), r=r, pool=Decimal(cents) / 100)
     for each in made.rows:
         for step in steps(made, each):
-            assert not step.sum or abs(typed_in(step.sum) - Fraction(step.amount)) <= Fraction("0.01")
+            assert not step.sum or abs(round(100 * typed_in(step.sum)) - 100 * step.amount) <= 1
             assert bool(step.sum) == bool(step.legend)
         assert steps(made, each)[0].sum
 
@@ -163,6 +166,14 @@ def test_the_json_has_the_page_s_numbers():
     assert "rows" not in data["payout"]
     assert data["payout"]["contributors"] == 3
     assert "images" not in data
+
+
+def test_the_command_is_one_that_a_reader_can_paste():
+    """Whatever the payer's study file is called, a shell takes it as one file's name."""
+    for name in ("study.yaml", "our study.yaml", "x; echo stolen #.yaml", "$(id).yaml", "it's.yaml"):
+        made = Statement(payout(), payout().row("Ann"), HEAD, name)
+        assert shlex.split(made.command) == ["diffcredit", "verify", name, "--head", HEAD]
+        assert html.escape(made.command, quote=False) in html.unescape(render_statement(made)).replace("&", "&amp;")
 
 
 def test_hostile_texts_are_only_text():

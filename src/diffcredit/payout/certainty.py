@@ -39,8 +39,10 @@ class Certainty:
 
 @dataclass(frozen=True, eq=False)
 class Paying:
-    """All that turns credits into amounts, but the credits: by the contributors ``kept``, who are not cut off. Merits
-    up to ``rounding`` are 0, as in the payout."""
+    """All that turns credits into amounts, but the credits: by the contributors ``kept``, who are not cut off.
+
+    Merits up to ``rounding`` are 0, as in the payout.
+    """
 
     contributors: Contributors
     policy: PolicySection

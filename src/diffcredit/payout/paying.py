@@ -70,7 +70,6 @@ def pay(
         given = None if balances is None else read_balances(balances, basis.policy.currency, names)
         opening = opening_balances(before[-1].payout if before else None, given, names)
         earned = divide_pool(basis, amount)
-        entered = enter_policy(study, ledger, basis.policy, basis.where)
         sure = certainty(
             basis.credits,
             basis.contributors,
@@ -82,6 +81,8 @@ def pay(
         )
         works = given_works(study, names)
         rows = tuple(_row(basis, i, earned, sure, opening[name], works[name]) for i, name in enumerate(names))
+        # As late as can be: a payout that was interrupted before has fixed nothing.
+        entered = enter_policy(study, ledger, basis.policy, basis.where)
         made = _payout(study, basis, entered, period, amount, sure, despite, rows, ledger)
         _enter(study, ledger, made, [each.head for each in before])
     return made

@@ -1,15 +1,21 @@
 """What a payout is, as the ledger records it: immutable, and made of JSON values."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from decimal import Decimal
+from functools import cache
 from typing import Any, Self
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 from diffcredit.errors import DiffcreditError
+from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import truncated
 
 FORMAT = 1  # of a payout's content; another meaning of a field needs another number
 AMOUNTS = ("fixed", "merit", "amount", "amount_low", "amount_high", "opening", "carried", "paid")
+_AS_WRITTEN = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,8 @@ class Row:
     is where the amount by the exact credits lies, at the payout's confidence. ``opening`` + ``amount`` = ``paid`` +
     ``carried``.
     """
+
+    __pydantic_config__ = _AS_WRITTEN
 
     contributor: str
     accounts: tuple[str, ...]
@@ -69,6 +77,8 @@ class Payout:
     paying by a property against its verdict. ``moved`` is the amount that would go to others, on average, if the
     evaluations were made again with other seeds. ``head`` is the ledger's head just before this payout.
     """
+
+    __pydantic_config__ = _AS_WRITTEN
 
     study: str
     period: str
@@ -133,20 +143,36 @@ class Payout:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Return the payout with this `content`. Raise a DiffcreditError for what is no content of a payout."""
+        """Return the payout with this `content`. Raise a DiffcreditError for what is no content of a payout, or whose
+        amounts do not add up."""
         try:
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']!r}, expected {FORMAT}")
-            given: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
-            given |= {name: Decimal(content[name]) for name in ("pool", "r", "moved")}
-            given["rows"] = tuple(
-                Row(**row | {"accounts": tuple(row["accounts"])} | {name: Decimal(row[name]) for name in AMOUNTS})
-                for row in content["rows"]
-            )
-            return cls(**given)
-        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            given = {name: value for name, value in content.items() if name != "format"}
+            found = _reader(cls).validate_json(json.dumps(given))
+            _check_sums(found)
+            return found
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            if isinstance(error, ValidationError):
+                first = error.errors()[0]
+                problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise DiffcreditError(f"a payout in the ledger cannot be read: {truncated(problem)}") from None
+
+
+@cache
+def _reader(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+@exactly
+def _check_sums(payout: Payout) -> None:
+    """Refuse amounts that do not add up, which no payout has."""
+    for row in payout.rows:
+        if min(getattr(row, name) for name in AMOUNTS) < 0 or row.opening + row.amount != row.paid + row.carried:
+            raise ValueError("opening balance and amount are not what is paid and carried forward")
+    if not payout.rows or sum(row.amount for row in payout.rows) != payout.pool:
+        raise ValueError("the amounts do not sum to the pool")
 
 
 def _plain(value: Any) -> Any:

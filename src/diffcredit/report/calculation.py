@@ -99,20 +99,25 @@ def _merit_step(payout: Payout, row: Row, share: Shares, r: Decimal) -> Step:
 
 def _readable(share: Shares, followed: Fraction, amount: Fraction, coin: Fraction) -> tuple[str, str]:
     """Return a merit and the sum of all merits with as few decimals as give their part of ``followed`` within half a
-    ``coin``, and the recorded ``amount``, which is rounded, within a whole one."""
+    ``coin``, and agree with the recorded ``amount``."""
     worths = float(share.worths)
     exact = followed * Fraction(share.worth) / share.worths
     first = decimals_for(share.worth or worths)
     for decimals in range(first, first + MOST_DIGITS):
         one, all_ = (Fraction(f"{value:.{decimals}f}") for value in (share.worth, worths))
         shown = followed * one / all_ if all_ else None
-        if shown is not None and abs(shown - exact) < coin / 2 and abs(shown - amount) <= coin:
+        if shown is not None and abs(shown - exact) < coin / 2 and _agree(shown, amount, coin):
             return number(share.worth, decimals), number(worths, decimals)
     return number(share.worth, first + MOST_DIGITS), number(worths, first + MOST_DIGITS)
 
 
 def _if_right(payout: Payout, step: Step, exact: Fraction) -> Step:
-    """Return the step, with its sum if that gives the recorded amount within a coin: a statement shows none that does
-    not."""
+    """Return the step, with its sum if that gives the recorded amount: a statement shows none that does not."""
     coin = Fraction(str(payout.policy["rounding"]))
-    return step if abs(exact - Fraction(step.amount)) <= coin else Step(step.name, "", step.amount)
+    return step if _agree(exact, Fraction(step.amount), coin) else Step(step.name, "", step.amount)
+
+
+def _agree(exact: Fraction, amount: Fraction, coin: Fraction) -> bool:
+    """Return whether a sum, rounded to coins, is the amount or a coin beside it. An amount is rounded twice: the pool
+    is first cut into two parts of whole coins."""
+    return abs(round(exact / coin) - amount / coin) <= 1

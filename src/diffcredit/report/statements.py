@@ -8,6 +8,7 @@ JSON where the images are at hand and are those that were paid for.
 import hashlib
 import json
 import re
+import shlex
 import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Statement:
     @property
     def command(self) -> str:
         """The command that checks the ledger."""
-        return f"diffcredit verify {self.study_file} --head {self.head}"
+        return f"diffcredit verify {shlex.quote(self.study_file)} --head {self.head}"
 
 
 @exactly
