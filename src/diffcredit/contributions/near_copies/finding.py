@@ -24,7 +24,7 @@ DISTANCE = 12
 MOST_PAIRS = 10_000_000
 ALIKE, COARSELY_ALIKE = 0.85, 0.5
 """The least correlation of the pixels of a confirmed pair, and of a proposed one at ``COARSE`` pixels a side."""
-APART = 0.8
+APART = 0.7
 """The largest difference in one small place, in standard deviations of the pixels."""
 COARSE, MIDDLE = 8, 16  # pixels a side: to drop most proposals, to lay two images over one another
 STEP = 0.05  # by how much the scale is varied
