@@ -64,7 +64,8 @@ def test_duplicates_and_who_is_left_out_are_named(tmp_path, capsys):
     file = write_small(tmp_path, {"contributions": {"path": "images", "resolution": 16, "at_least": 2}})
     for index in range(6):
         (tmp_path / f"images/bob/{index}.png").write_bytes((tmp_path / f"images/ada/{index}.png").read_bytes())
-    _Printer("tiny").on_contributions(Study.load(file).contributions)
+    study = Study.load(file)
+    _Printer(study).on_contributions(study.contributions)
     out = capsys.readouterr().out
     assert out.startswith("tiny: 18 images of 3 contributors, 0 held out\nleft out dan (1 image)\n")
     assert out.count("the same image from ada, bob: ada/") == 5

@@ -2,11 +2,18 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from diffcredit.contributions.near_copies.rules import OTHERS
 from diffcredit.errors import UserError
+from diffcredit.payout.works import HELD_OUT, given_works
 from diffcredit.study.identity import data_settings
+from diffcredit.study.recorded import _about_images
 from diffcredit.study.study import Study
+from diffcredit.study.workers import _named_paths
 from tiny_study import write_study
+
+from .near_copies_made import picture
 
 PLUGIN = """
 from dataclasses import dataclass
@@ -60,7 +67,10 @@ def test_options_of_a_source(tmp_path):
     assert found.heldout[:, 0, 0, 0].tolist() == [5]
 
 
-COMMON = "source, path, contributor, resolution, at_least, draw, holdout, unreadable, house, identities, lots, seed"
+COMMON = (
+    "source, path, contributor, resolution, at_least, draw, holdout, unreadable, house, identities, near_copies, lots, "
+    "seed"
+)
 
 
 @pytest.mark.parametrize(
@@ -149,4 +159,94 @@ def test_refused_when_the_images_are_read(tmp_path):
     )
     assert refused(tmp_path, {**arrays(tmp_path), "identities": "people.yaml"}).startswith(
         f"contributions: identities: {tmp_path / 'people.yaml'}: no file there"
+    )
+
+
+def twins(folder, **section):
+    """Ann and Ben with the same four pictures, Cyd with two others; one more picture of Ann's is held out."""
+    for who, seeds in {"ann": range(4), "ben": range(4), "cyd": (4, 5)}.items():
+        (folder / "images" / who).mkdir(parents=True)
+        for seed in seeds:
+            Image.fromarray(picture(seed)).save(folder / "images" / who / f"{seed}.png")
+    return study(folder, {"source": "folders", "path": "images", **section})
+
+
+def test_near_copies_are_split_and_the_record_says_so(tmp_path):
+    found = twins(tmp_path, near_copies={"credit": "split"})
+    assert found.contributions.counts.tolist() == [2, 2, 2]
+    assert found.contributions.given == (4, 4, 2)
+    data = data_settings(found.config, found.contributions)
+    assert data["near_copies"] == {"credit": "split", "distance": 12, "excluded": 4}
+    assert found.near_copies is found.contributions.near_copies
+
+
+def test_without_the_section_near_copies_change_nothing_and_are_reported(tmp_path):
+    found = twins(tmp_path)
+    assert found.contributions.counts.tolist() == [4, 4, 2]
+    assert "near_copies" not in data_settings(found.config, found.contributions)
+    assert found.contributions.excluded == ()
+    assert found.near_copies.credit is None
+    assert [each.name for each in found.near_copies.copies] == [f"ben/{i}.png" for i in range(4)]
+
+
+def test_statements_count_near_copies_by_reason(tmp_path):
+    found = twins(tmp_path, near_copies={"credit": "split"}, holdout=0.2)
+    works = given_works(found, found.contributions.givers)
+    for name in ("ann", "ben"):
+        assert works[name].given == 4
+        assert works[name].excluded == {HELD_OUT: 1, OTHERS: 4 - 1 - len(found.contributions.works(name).images)}
+    assert sum(each.excluded.get(OTHERS, 0) for each in works.values()) > 0
+
+
+def test_dates_beside_the_study_file(tmp_path):
+    rows = [f"{who}/{i}.png,202{year}-01-01" for who, year in (("ann", 1), ("ben", 0)) for i in range(4)]
+    (tmp_path / "dates.csv").write_text("\n".join(["file_name,made", *rows]))
+    found = twins(tmp_path, near_copies={"credit": "first", "dates": "dates.csv", "date": "made"})
+    assert found.contributions.contributors == ("ben", "cyd")
+    assert found.contributions.left_out == ("ann (4 images, all near-copies)",)
+    assert tmp_path / "dates.csv" in [*_named_paths(found.config)]
+    before = _about_images(found)
+    (tmp_path / "dates.csv").write_text("file_name,made\n")
+    assert _about_images(found) != before
+
+
+def test_dates_in_the_metadata_of_an_imagefolder(tmp_path):
+    for name, seed in (("a.png", 0), ("b.png", 0), ("c.png", 1)):
+        Image.fromarray(picture(seed)).save(tmp_path / name)
+    (tmp_path / "metadata.csv").write_text(
+        "file_name,artist,date\na.png,Ann,2026-02-01\nb.png,Ben,2026-01-01\nc.png,Ann,\n"
+    )
+    section = {"source": "imagefolder", "path": ".", "contributor": "artist", "near_copies": {"credit": "first"}}
+    assert [each.name for each in study(tmp_path, section).contributions.excluded] == ["a.png"]
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({}, "near_copies.credit: missing; "),
+        ({"credit": "last"}, "near_copies.credit: 'last' is not accepted; "),
+        ({"credit": "split", "distance": 17}, "near_copies.distance: 17; 0 to 16 bits are accepted"),
+        ({"credit": "split", "distance": 2.5}, "near_copies.distance: 2.5 is not accepted; "),
+        (
+            {"credit": "split", "dates": "x.csv"},
+            "near_copies.dates: x.csv; dates are accepted with credit: first alone",
+        ),
+        (
+            {"credit": "split", "dtes": "x.csv"},
+            "near_copies.dtes: unknown key; accepted: credit, dates, date, distance",
+        ),
+    ],
+)
+def test_rules_that_no_study_can_have(tmp_path, section, said):
+    with pytest.raises(UserError) as caught:
+        study(tmp_path, {"source": "folders", "path": "images", "near_copies": section})
+    assert str(caught.value).startswith(f"{tmp_path / 'study.yaml'}: contributions.{said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_dates_that_are_missing_name_the_file_and_the_key(tmp_path):
+    with pytest.raises(UserError) as caught:
+        _ = twins(tmp_path, near_copies={"credit": "first"}).contributions
+    assert str(caught.value).startswith(
+        f"{tmp_path / 'study.yaml'}: contributions: near_copies.dates: missing; credit: first needs the images' dates"
     )

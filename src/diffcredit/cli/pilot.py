@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diffcredit.cli.console import Bars, console, report_failures, say, stopping_gently, table
+from diffcredit.cli.near_copies import tell_near_copies
 from diffcredit.cli.opened import opened
 from diffcredit.cli.options import StudyArgument
 
@@ -28,6 +29,7 @@ def pilot(
     from diffcredit.study.workers import make_executor
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
+        tell_near_copies(loaded)
         recipes = [loaded.recipe, *(other_recipes(loaded) if compare else ())]
         for each in recipes:
             report_failures(run_pilot(each, make_executor(loaded, where), coalitions, replicates))

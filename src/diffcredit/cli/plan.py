@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diffcredit.cli.console import Bars, console, duration, say, stopping_gently, table
+from diffcredit.cli.near_copies import tell_near_copies
 from diffcredit.cli.options import StudyArgument, WorkersOption
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import single_line
@@ -33,6 +34,7 @@ def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         planned = loaded.plan(workers)
+        tell_near_copies(loaded, write=False)
     print_plan(loaded, planned)
     for sentence in signal_sentences(loaded.recipe):
         say(sentence)

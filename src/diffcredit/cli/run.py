@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diffcredit.cli.console import Bars, FailureReport, console, say, stopping_gently, table
+from diffcredit.cli.near_copies import tell_near_copies
 from diffcredit.cli.opened import opened
 from diffcredit.cli.options import StudyArgument
 from diffcredit.study.observer import Observer
@@ -32,7 +33,7 @@ def run_and_report(study: "Study", where: "Workers") -> None:
     from diffcredit.study.run import run_study
     from diffcredit.study.workers import make_executor
 
-    printer = _Printer(study.name)
+    printer = _Printer(study)
     result = run_study(study, make_executor(study, where), printer)
     printer.failures.summarize()
     say(f"Enough: {result.reason}.")
@@ -42,11 +43,11 @@ def run_and_report(study: "Study", where: "Workers") -> None:
 class _Printer(Observer):
     """Prints what a run reports while it runs."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self.failures = name, FailureReport()
+    def __init__(self, study: "Study") -> None:
+        self._study, self.failures = study, FailureReport()
 
     def on_contributions(self, contributions: "Contributions") -> None:
-        say(f"{self._name}: {contributions.summary}, {len(contributions.heldout):,} held out")
+        say(f"{self._study.name}: {contributions.summary}, {len(contributions.heldout):,} held out")
         for line in contributions.skipped:
             say(f"skipped {single_line(line)}")
         for line in contributions.left_out:
@@ -57,6 +58,7 @@ class _Printer(Observer):
             say(f"the same image from {', '.join(duplicate.contributors)}: {names}")
         if len(duplicates) > MOST_LINES:
             say(f"and {len(duplicates) - MOST_LINES} more images from several contributors")
+        tell_near_copies(self._study)
 
     def on_quality(self, comparisons: "Sequence[Comparison]") -> None:
         if not comparisons:

@@ -18,6 +18,8 @@ from diffcredit.contributions.house import House, named_house, place_of, renamed
 from diffcredit.contributions.identities import Identities, merged, read_identities, remaining
 from diffcredit.contributions.images import UnreadableImage, square_pixels, without_pillows_warnings
 from diffcredit.contributions.lots import check_lots, in_lots
+from diffcredit.contributions.near_copies.records import NearCopyRule
+from diffcredit.contributions.near_copies.rules import without_near_copies
 from diffcredit.contributions.records import HOUSE, Contributions
 from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_class
 from diffcredit.contributions.sources.files import existing
@@ -42,6 +44,7 @@ def load_contributions(
     unreadable: Literal["stop", "skip"] = "stop",
     house: str | Path | House | Sequence[str] | None = None,
     identities: Identities | str | Path | None = None,
+    near_copies: NearCopyRule | None = None,
     lots: int | None = None,
     seed: int = 0,
 ) -> Contributions:
@@ -60,9 +63,10 @@ def load_contributions(
         contributors whose images are the house's. ``at_least`` and ``draw`` do not count these contributors.
     :param identities: the accounts of each person, ``{person: [account, …]}`` or a file of that; they become one
         contributor before anything else is decided.
+    :param near_copies: who is credited for near-copies; None counts all of them. ``at_least`` counts them too.
     :param lots: cut everybody's images into players of so many, and a smaller rest; see :mod:`.lots`.
-    :param seed: determines which contributors are drawn, which of each contributor's images are kept out, and which
-        image is in which lot.
+    :param seed: determines which contributors are drawn, which of each contributor's images are kept out, who is
+        first where near-copies are split, and which image is in which lot.
     """
     _check_options(resolution, unreadable)
     check_lots(lots)
@@ -101,7 +105,11 @@ def load_contributions(
         given=tuple(given[name] for name in contributors),
         withheld=tuple(withheld[name] for name in contributors),
         accounts=remaining(people, {*contributors, *named}),
+        heldout_names=tuple(record.name for record in kept_out),
     )
+    if near_copies is not None:
+        givers = [record.contributor for record in kept_out]
+        loaded = without_near_copies(loaded, near_copies, images=root, heldout_givers=givers, seed=seed)
     return loaded if lots is None else in_lots(loaded, lots, seed)
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.contributions.near_copies.records import NearCopies
 from diffcredit.errors import UserError
 from diffcredit.util import artifacts
 
@@ -84,7 +85,8 @@ class Contributions:
     heldout_captions: tuple[str, ...] | None = None
     """(k,) texts of the held-out images, "" where one has none; None when the training images have none."""
     left_out: tuple[str, ...] = ()
-    """``name (k images)`` for every contributor left out for too few images, or not drawn."""
+    """``name (k images)`` for every contributor left out for too few images, because nothing but near-copies was
+    given, or not drawn."""
     given: tuple[int, ...] = ()
     """How many images each of ``givers`` gave, held-out, excluded and unreadable ones included; empty where not
     known."""
@@ -98,6 +100,10 @@ class Contributions:
     """The contributor of each lot; empty without lots."""
     excluded: tuple[Excluded, ...] = ()
     """Readable training images that contributors gave and are not credited for."""
+    heldout_names: tuple[str, ...] = ()
+    """(k,) the held-out images' identities; empty where not known."""
+    near_copies: NearCopies | None = None
+    """The near-copies that a rule was applied to; None without a rule."""
 
     def __post_init__(self) -> None:
         m, side = len(self.names), self.images.shape[1:2]

@@ -60,8 +60,8 @@ def images_in_words(config: "StudyConfig", contributions: "Contributions") -> st
         text += f" {others:,} further images, of nobody, measure the model on what it has not seen."
     if contributions.left_out:
         left = len(contributions.left_out)
-        text += f" {left:,} {'contributor was' if left == 1 else 'contributors were'} left out: too few images, or not "
-        text += "drawn."
+        text += f" {left:,} {'contributor was' if left == 1 else 'contributors were'} left out: too few images, "
+        text += "nothing but near-copies, or not drawn." if contributions.near_copies else "or not drawn."
     return text
 
 

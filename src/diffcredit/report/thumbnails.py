@@ -28,20 +28,22 @@ def thumbnails(study: "Study") -> dict[str, tuple[bytes, ...]]:
     def decode_originals(file: Path) -> None:
         chosen = np.concatenate(list(rows.values())).tolist()
         found = study.original_images([contributions.names[row] for row in chosen], PIXELS)
-        images = [found.get(contributions.names[row], _enlarged(contributions.images[row])) for row in chosen]
+        images = [found.get(contributions.names[row], enlarged(contributions.images[row])) for row in chosen]
         write_arrays(file, {"rows": np.array(chosen), "images": np.array(images)})
 
     key = thumbnails_identity(contributions.fingerprint, each, PIXELS)
     arrays = study.cache.get("thumbnails", key, decode_originals, read_arrays, suffix=".safetensors")
-    encoded = {row: _webp(image) for row, image in zip(arrays["rows"].tolist(), arrays["images"], strict=True)}
+    encoded = {row: webp(image) for row, image in zip(arrays["rows"].tolist(), arrays["images"], strict=True)}
     return {name: tuple(encoded[row] for row in own.tolist()) for name, own in rows.items()}
 
 
-def _enlarged(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def enlarged(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a training image in a thumbnail's size, with its pixels to be seen."""
     return np.asarray(Image.fromarray(image).resize((PIXELS, PIXELS), Image.Resampling.NEAREST))
 
 
-def _webp(image: NDArray[np.uint8]) -> bytes:
+def webp(image: NDArray[np.uint8]) -> bytes:
+    """Return an image as a small WebP file."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, "WEBP", quality=80)
     return file.getvalue()

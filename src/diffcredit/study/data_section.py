@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag, model_validator
 
+from diffcredit.contributions.near_copies.finding import DISTANCE
+from diffcredit.contributions.near_copies.records import Credit, NearCopyRule
 from diffcredit.contributions.sources import AUTO, source_options
 from diffcredit.errors import UserError, located
-from diffcredit.study.sections import Component, PathWithoutNul, Seed
+from diffcredit.study.sections import Component, PathWithoutNul, Section, Seed
 from diffcredit.util.sanitize import LONGEST_VALUE
 
 
@@ -67,10 +69,32 @@ _Identities = Annotated[
 ]
 
 
+class NearCopiesSection(Section):
+    """Who is credited for near-copies; see :class:`diffcredit.contributions.NearCopyRule`."""
+
+    credit: Credit
+    dates: PathWithoutNul | None = None
+    date: str = "date"
+    distance: StrictInt = DISTANCE
+
+    @property
+    def rule(self) -> NearCopyRule:
+        return NearCopyRule(self.credit, self.dates, self.date, self.distance)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        try:
+            _ = self.rule
+        except UserError as error:
+            raise UserError(f"contributions.{error}") from error
+        return self
+
+
 class ContributionsSection(SourceSection):
     """Where the images are and whose they are; see :func:`diffcredit.contributions.load_contributions`. ``house`` is
     the place of the house images, or the contributors whose images are the house's. ``identities`` are the accounts of
-    each person, or the file of them. ``seed`` draws contributors, held-out images and lots (None: the study's)."""
+    each person, or the file of them. ``near_copies`` is who is credited for near-copies (None: they count like other
+    images). ``seed`` draws contributors, held-out images and lots (None: the study's)."""
 
     contributor: str = "contributor"
     resolution: int = 32
@@ -80,6 +104,7 @@ class ContributionsSection(SourceSection):
     unreadable: Literal["stop", "skip"] = "stop"
     house: _House | None = None
     identities: _Identities | None = None
+    near_copies: NearCopiesSection | None = None
     lots: Annotated[StrictInt, Field(ge=2)] | None = None
     seed: Seed | None = None
 
@@ -89,10 +114,10 @@ class ContributionsSection(SourceSection):
 
     @property
     def common(self) -> dict[str, Any]:
-        """The options that all sources have, but for the seed: it may be the study's."""
-        return {
-            name: getattr(self, name) for name in type(self).model_fields if name not in ("source", "house", "seed")
-        }
+        """The options that all sources have, but for the source, the house, near-copies, and the seed, which may be the
+        study's."""
+        apart = ("source", "house", "near_copies", "seed")
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in apart}
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with relative paths taken from ``folder``."""
@@ -100,4 +125,7 @@ class ContributionsSection(SourceSection):
         house = self.house
         if isinstance(house, HouseSection):
             house = house.model_copy(update={"path": _full(folder, house.path)})
-        return self.model_copy(update={**places, "house": house})
+        near_copies = self.near_copies
+        if near_copies is not None:
+            near_copies = near_copies.model_copy(update={"dates": _full(folder, near_copies.dates)})
+        return self.model_copy(update={**places, "house": house, "near_copies": near_copies})

@@ -62,10 +62,17 @@ def data_settings(config: StudyConfig, contributions: "Contributions") -> dict[s
 
 
 def _against_gaming(contributions: "Contributions") -> dict[str, Any]:
-    """Return what the data have of identities and lots: nothing where there are none, as in older ledgers."""
+    """Return what the data have of identities, near-copies and lots: nothing where there are none, as in older
+    ledgers."""
     found: dict[str, Any] = {}
     if contributions.accounts:
         found["accounts"] = {person: list(accounts) for person, accounts in contributions.accounts.items()}
+    if contributions.near_copies is not None:
+        found["near_copies"] = {
+            "credit": contributions.near_copies.credit,
+            "distance": contributions.near_copies.distance,
+            "excluded": len(contributions.excluded),
+        }
     if contributions.lot:
         found["lots"] = {"lot": contributions.lot, "whose": dict(contributions.whose)}
     return found

@@ -150,7 +150,8 @@ def _about_images(study: "Study") -> Any:
     if any(each.path is None and each.source != WITH_IMAGES for each in sources):
         return None
     given = [BUNDLED if each.source == WITH_IMAGES else each.path for each in sources]
-    places = [each for each in (*given, section.holdout, section.identities) if isinstance(each, Path)]
+    dates = section.near_copies.dates if section.near_copies is not None else None
+    places = [each for each in (*given, section.holdout, section.identities, dates) if isinstance(each, Path)]
     if not all(place.exists() for place in places):
         return None
     folders = [place.parent if place.name in METADATA else place for place in places]

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.contributions import Contributions, House, load_contributions
+from diffcredit.contributions import Contributions, House, NearCopies, load_contributions, near_copies_of
 from diffcredit.contributions.loading import original_images
+from diffcredit.contributions.near_copies.looks import installed
 from diffcredit.contributions.sources import AUTO, SOURCES
 from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT, method_of
@@ -84,8 +85,22 @@ class Study:
         source, house = self._source, section.house
         if isinstance(house, HouseSection):
             house = House(house.path, _source_of(house, f"{where}.house", self.file.parent))
+        rule = None if section.near_copies is None else section.near_copies.rule
         with stage("contributions"), located(where):
-            return load_contributions(source=source, **section.common, house=house, seed=self.config.data_seed)
+            return load_contributions(
+                source=source, **section.common, house=house, near_copies=rule, seed=self.config.data_seed
+            )
+
+    @cached_property
+    def near_copies(self) -> NearCopies | None:
+        """The near-copies among the contributions: those that the study file's rule was applied to, or else what there
+        is; None where that needs a package that is missing."""
+        if self.contributions.near_copies is not None:
+            return self.contributions.near_copies
+        if not installed():
+            return None
+        with stage("near-copies"), located(f"{self.file}: contributions"):
+            return near_copies_of(self.contributions)
 
     @cached_property
     def _source(self) -> Any:

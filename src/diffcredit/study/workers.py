@@ -101,7 +101,8 @@ def _named_paths(config: StudyConfig) -> Iterable[Path]:
     """Yield the files and folders that settings name, which are full paths."""
     given = config.contributions
     house = given.house.path if isinstance(given.house, HouseSection) else None
-    for path in (given.path, given.holdout, given.identities, house):
+    dates = given.near_copies.dates if given.near_copies is not None else None
+    for path in (given.path, given.holdout, given.identities, house, dates):
         if isinstance(path, Path):
             yield path.parent if path.name in METADATA else path
     yield from _paths_in(config.model.options, MODELS)

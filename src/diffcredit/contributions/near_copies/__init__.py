@@ -1,0 +1,6 @@
+"""Near-copies: the same picture given twice, also resized, recompressed, cropped a little or mirrored.
+
+``looks`` makes images small and hashes them, ``finding`` finds pairs, ``groups`` puts them together around the one
+that stays, ``sharing`` divides a group's images among contributors, ``dates`` reads who was first, and ``rules`` says
+who is credited. ``records`` has what was found.
+"""
