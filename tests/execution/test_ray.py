@@ -88,8 +88,13 @@ def test_a_session_keeps_its_workers_and_answers_come_back_whatever_the_evaluato
     assert {item.worker for item in (*shifted, *raising, strange)} <= nodes  # and nothing was repeated
     assert values(there) == values(here)
     assert values(shifted) == values(InProcess().run(Shifted(), TASKS))
-    assert values(raising) == values(InProcess().run(Wayward("raises"), TASKS[::2]))
-    assert "the GPU is on fire" in next(item.error for item in raising if item.status == "failed")
+    # which worker is given which of the tasks together depends on who is ready first; the first of each is answered
+    done = [item for item in raising if item.status == "done"]
+    burnt = [item for item in raising if item.status == "failed"]
+    assert sorted(item.coalition for item in raising) == [task.coalition for task in TASKS[::2]]
+    assert 1 <= len(done) <= 2
+    assert {*values(done)} <= {*values(here)}
+    assert all("the GPU is on fire" in item.error for item in burnt)
     assert strange.status == "failed"
     assert "not JSON serializable" in strange.error
     assert len(pids(tmp_path / "built")) == 2
