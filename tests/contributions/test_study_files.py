@@ -233,7 +233,7 @@ def test_dates_in_the_metadata_of_an_imagefolder(tmp_path):
         ),
         (
             {"credit": "split", "dtes": "x.csv"},
-            "near_copies.dtes: unknown key; accepted: credit, dates, date, distance",
+            "near_copies.dtes: unknown key; accepted: credit, dates, date, distance, pairs",
         ),
     ],
 )
@@ -250,3 +250,40 @@ def test_dates_that_are_missing_name_the_file_and_the_key(tmp_path):
     assert str(caught.value).startswith(
         f"{tmp_path / 'study.yaml'}: contributions: near_copies.dates: missing; credit: first needs the images' dates"
     )
+
+
+def test_pairs_that_a_person_found_join_those_that_are_found(tmp_path):
+    (tmp_path / "pairs.csv").write_text("file_name,copy_of\ncyd/4.png,ann/1.png\nben/0.png,ann/0.png\n")
+    found = twins(tmp_path, near_copies={"credit": "split", "pairs": "pairs.csv"})
+    assert "cyd/4.png" in [each.name for each in found.near_copies.copies] + [
+        each.original for each in found.near_copies.copies
+    ]
+    stated = [each for each in found.near_copies.copies if each.distance is None]
+    assert [{each.name, each.original} for each in stated] == [{"cyd/4.png", "ann/1.png"}]
+    assert all(each.distance == 0 for each in found.near_copies.copies if each not in stated)
+    data = data_settings(found.config, found.contributions)
+    assert data["near_copies"] == {"credit": "split", "distance": 12, "excluded": 5, "stated": 1}
+    assert tmp_path / "pairs.csv" in [*_named_paths(found.config)]
+    before = _about_images(found)
+    (tmp_path / "pairs.csv").write_text("file_name,copy_of\n")
+    assert _about_images(found) != before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no file there; a CSV or JSON lines file of pairs is accepted"),
+        ("file_name\nann/0.png\n", ":2: no column 'copy_of'; there are: file_name"),
+        ("file_name,copy_of\nann/0.png,x.png\n", ":2: copy_of 'x.png' is no training image of the study"),
+        ("file_name,copy_of\n../x,ann/0.png\n", ":2: file_name '../x' leads out of the folder"),
+        ("file_name,copy_of\nann/0.png,ann/0.png\n", ":2: 'ann/0.png' beside itself; two images are accepted"),
+    ],
+)
+def test_pairs_that_no_rule_can_use(tmp_path, text, said):
+    if text is not None:
+        (tmp_path / "pairs.csv").write_text(text)
+    with pytest.raises(UserError) as caught:
+        _ = twins(tmp_path, near_copies={"credit": "split", "pairs": "pairs.csv"}).contributions
+    assert f"near_copies.pairs: {tmp_path / 'pairs.csv'}" in str(caught.value)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 from PIL import Image
 
+from contributions.near_copies_made import picture
 from diffcredit.cli.near_copies import tell_near_copies
 from diffcredit.contributions import NearCopies, NearCopy
 from diffcredit.contributions.near_copies import looks, rules
@@ -117,6 +118,74 @@ def test_images_left_out_are_shown_all_the_same(tmp_path):
     (tmp_path / "images/ben/x.png").write_bytes((tmp_path / "images/ann/b.png").read_bytes())
     write_near_copies(study)
     assert len(Page((study.folder / PAGE).read_text(encoding="utf-8")).all("img")) >= 1
+
+
+SHAPES = """
+import numpy as np
+from diffcredit.features import Features
+
+class Shapes:
+    \"\"\"How far pixels are from grey: the same for a picture and its negative.\"\"\"
+    batch_size, dimensions = 8, 3 * 16 * 16
+    loaded = False
+
+    def load(self, device):
+        self.loaded = True
+
+    def identity(self):
+        return {"shapes": 1}
+
+    def extract(self, images):
+        assert self.loaded
+        return Features(np.abs(images.reshape(len(images), -1).astype(np.float32) - 127.5))
+"""
+
+
+def test_a_negative_is_no_near_copy_and_stands_out(tmp_path, capsys):
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    for number, name in enumerate(f"{who}/{i}.png" for who in ("ann", "ben", "cyd") for i in range(4)):
+        pixels = picture(number)
+        if name in ("ben/0.png", "cyd/1.png"):
+            pixels = 255 - picture(0 if name == "ben/0.png" else number - 1)  # of Ann's, and of Cyd's own
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "images" / name)
+    changes = {
+        "contributions": {"path": "images", "resolution": 16},
+        "properties": [{"name": "colourfulness"}, {"name": "nearest_distance", "features": "shapes:Shapes"}],
+    }
+    study = Study.load(write_study(tmp_path, changes))
+    tell_near_copies(study)
+    page = study.folder / PAGE
+    assert capsys.readouterr().out == (
+        f"1 pair of images by different contributors stands out as alike by Shapes, and may be copies: see {page}\n"
+    )
+    read = Page(page.read_text(encoding="utf-8"))
+    assert [image["alt"] for image in read.all("img")] == ["ann/0.png", "ben/0.png", "cyd/0.png", "cyd/1.png"]
+    text = " ".join(read.text.split())
+    assert "Perhaps copies, by Shapes 1" in text
+    assert "Perhaps the same work, by Shapes 1" in text
+    assert "they stand out by 1.00." in text
+    assert study.near_copies.copies == ()
+    tell_near_copies(study, write=False)  # `plan` does not wait for features
+    assert capsys.readouterr().out == ""
+    (tmp_path / "pairs.csv").write_text("file_name,copy_of\nben/0.png,ann/0.png\n")
+    changes["contributions"]["near_copies"] = {"credit": "split", "pairs": "pairs.csv"}
+    judged = Study.load(write_study(tmp_path, changes))
+    tell_near_copies(judged)
+    text = " ".join(Page(page.read_text(encoding="utf-8")).text.split())
+    assert "a pair that the study's file names. The right one: left out as near-copies" in text
+    assert "Perhaps copies" not in text
+
+
+def test_an_extractor_that_is_missing_hides_no_near_copies(tmp_path, capsys):
+    study = a_study(tmp_path)
+    broken = [{"name": "nearest_distance", "features": "no_such_module:Extractor"}]
+    file = write_study(tmp_path, {"contributions": {"path": "images", "resolution": 16}, "properties": broken})
+    tell_near_copies(Study.load(file))
+    told = capsys.readouterr()
+    assert told.out.startswith("1 images are near-copies of others")
+    assert "look-alikes were not searched" in " ".join(told.err.split())
+    assert (study.folder / PAGE).exists()
 
 
 def test_a_page_that_is_out_of_date_goes(tmp_path):

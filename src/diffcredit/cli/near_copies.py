@@ -1,6 +1,7 @@
 """What commands say of near-copies once they have read a study's images."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from diffcredit.cli.console import complain, say
 from diffcredit.errors import UserError
@@ -8,17 +9,25 @@ from diffcredit.errors import UserError
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
+Found = TypeVar("Found")
+
 
 def tell_near_copies(study: "Study", *, write: bool = True) -> None:
-    """Print a line on near-copies, where there are any, and ``write`` the page with their pictures. Where they cannot
-    be searched, say why."""
-    from diffcredit.report.near_copies import near_copies_in_words, write_near_copies
+    """Print a line on near-copies and one on look-alikes, where there are any, and ``write`` the page with their
+    pictures; look-alikes are searched for the page only. Where they cannot be searched, say why."""
+    from diffcredit.report.near_copies import lookalikes_in_words, near_copies_in_words, write_near_copies
+    from diffcredit.study.lookalikes import study_lookalikes
 
+    found = _searched("near-copies", lambda: study.near_copies)
+    alike = _searched("look-alikes", lambda: study_lookalikes(study)) if write and found else None
+    page = write_near_copies(study, alike) if write and found else None
+    for sentence in (near_copies_in_words(found) if found else []) + lookalikes_in_words(alike):
+        say(f"{sentence}: see {page}" if page else f"{sentence}; diffcredit run writes a page with the pictures")
+
+
+def _searched(what: str, search: Callable[[], Found]) -> Found | None:
     try:
-        found, page = study.near_copies, write_near_copies(study) if write else None
+        return search()
     except UserError as error:
-        complain(f"near-copies were not searched: {error}", "warning")
-        return
-    if found is not None:
-        for sentence in near_copies_in_words(found):
-            say(f"{sentence}: see {page}" if page else f"{sentence}; diffcredit run writes a page with the pictures")
+        complain(f"{what} were not searched: {error}", "warning")
+        return None

@@ -2,8 +2,8 @@
 
 from diffcredit.contributions.house import House
 from diffcredit.contributions.loading import load_contributions
-from diffcredit.contributions.near_copies.records import NearCopies, NearCopy, NearCopyRule
-from diffcredit.contributions.near_copies.rules import near_copies_of
+from diffcredit.contributions.near_copies.records import Lookalike, NearCopies, NearCopy, NearCopyRule
+from diffcredit.contributions.near_copies.rules import lookalikes_of, near_copies_of
 from diffcredit.contributions.planted import with_copies, with_noise
 from diffcredit.contributions.records import HOUSE, Contributions, Duplicate, Excluded, Works
 
@@ -13,11 +13,13 @@ __all__ = [
     "Duplicate",
     "Excluded",
     "House",
+    "Lookalike",
     "NearCopies",
     "NearCopy",
     "NearCopyRule",
     "Works",
     "load_contributions",
+    "lookalikes_of",
     "near_copies_of",
     "with_copies",
     "with_noise",

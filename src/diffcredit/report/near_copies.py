@@ -1,4 +1,5 @@
-"""The page of near-copies: pairs of images side by side, who gave them, how alike they are, and what the rule did.
+"""The page of near-copies and look-alikes: pairs of images side by side, who gave them, how alike they are, and what
+the rule did.
 
 It is for the study's owner, not for contributors: it names all of them.
 """
@@ -17,6 +18,7 @@ from diffcredit.report.thumbnails import PIXELS, enlarged, webp
 from diffcredit.util.artifacts import write_text
 
 if TYPE_CHECKING:
+    from diffcredit.study.lookalikes import Lookalikes
     from diffcredit.study.study import Study
 
 PAGE = "near-copies.html"
@@ -30,6 +32,24 @@ RULES = {
     "house": "What several contributors gave is credited to nobody; of a contributor’s own near-copies, one counts.",
 }
 
+PERHAPS = (
+    "The network finds these more alike than either is to anything that third contributors gave. Copies that were "
+    "recoloured, turned or cropped hard look so; so do a study after a master and two drawings from one template. "
+    "Nothing was done with them. Name those that you judge to be copies in a file for contributions.near_copies.pairs."
+)
+SERIES = "Mostly a series of works, or studies for one. Nothing was done with them."
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two images with who gave them, and ``words`` on how alike they are."""
+
+    one: str
+    one_giver: str
+    two: str
+    two_giver: str
+    words: str
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -37,10 +57,10 @@ class Kind:
 
     title: str
     note: str
-    pairs: tuple[NearCopy, ...]
+    pairs: tuple[Pair, ...]
 
     @property
-    def shown(self) -> tuple[NearCopy, ...]:
+    def shown(self) -> tuple[Pair, ...]:
         return self.pairs[:MOST]
 
     @property
@@ -67,31 +87,67 @@ def near_copies_in_words(found: NearCopies) -> list[str]:
     return said
 
 
-def kinds(found: NearCopies) -> tuple[Kind, ...]:
+def lookalikes_in_words(alike: "Lookalikes | None") -> list[str]:
+    """Return a sentence on look-alikes by different contributors, if there are any."""
+    count = 0 if alike is None else len(_alike(alike, own=False))
+    if alike is None or not count:
+        return []
+    what = "pair of images by different contributors stands" if count == 1 else "pairs by different contributors stand"
+    return [f"{count:,} {what} out as alike by {alike.extractor}, and may be copies"]
+
+
+def kinds(found: NearCopies, alike: "Lookalikes | None" = None) -> tuple[Kind, ...]:
     """Return the page's sections that have pairs, those first where credit is at stake."""
-    between = tuple(each for each in found.copies if each.giver != each.original_giver)
-    own = tuple(each for each in found.copies if each.giver == each.original_giver)
-    sections = (
+    between = [each for each in found.copies if each.giver != each.original_giver]
+    own = [each for each in found.copies if each.giver == each.original_giver]
+    sections = [
         Kind(
-            "Between contributors", "Who copies another contributor, or a house image, takes credit from them.", between
+            "Between contributors",
+            "Who copies another contributor, or a house image, takes credit from them.",
+            tuple(map(_copied, between)),
         ),
-        Kind("Of one contributor", "The same work given twice counts twice wherever images are counted.", own),
+        Kind(
+            "Of one contributor",
+            "The same work given twice counts twice wherever images are counted.",
+            tuple(map(_copied, own)),
+        ),
         Kind(
             "Held out and trained on",
             "A model that memorises training images does well on their copies. Take these out of the held-out images.",
-            found.heldout,
+            tuple(map(_copied, found.heldout)),
         ),
-    )
+    ]
+    if alike is not None:
+        sections.insert(1, Kind(f"Perhaps copies, by {alike.extractor}", PERHAPS, _alike(alike, own=False)))
+        sections.append(Kind(f"Perhaps the same work, by {alike.extractor}", SERIES, _alike(alike, own=True)))
     return tuple(each for each in sections if each.pairs)
+
+
+def _alike(alike: "Lookalikes", *, own: bool) -> tuple[Pair, ...]:
+    """Return the look-alikes of one contributor's ``own`` images, or of images by two."""
+    found = [each for each in alike.pairs if (each.one_giver == each.two_giver) == own]
+    return tuple(
+        Pair(each.one, each.one_giver, each.two, each.two_giver, f"they stand out by {each.margin:.2f}")
+        for each in found
+    )
+
+
+def _copied(copy: NearCopy) -> Pair:
+    done = f"{likeness(copy)}. The right one: {copy.done}" if copy.done else likeness(copy)
+    return Pair(copy.original, copy.original_giver, copy.name, copy.giver, done)
 
 
 def likeness(pair: NearCopy) -> str:
     """Return how alike two images are, in words."""
+    if pair.distance is None:
+        return "a pair that the study's file names"
     turned = ", mirrored" if pair.mirrored else ""
     return f"{pair.distance} of 64 bits differ{turned}" if pair.distance or turned else "alike in all 64 bits"
 
 
-def render_near_copies(study: str, found: NearCopies, pictures: Mapping[str, bytes]) -> str:
+def render_near_copies(
+    study: str, found: NearCopies, pictures: Mapping[str, bytes], alike: "Lookalikes | None" = None
+) -> str:
     """Return the page's HTML; every text is escaped. ``pictures`` has WebP files by images' names; where there is none,
     the page says so."""
     style = bundled("palette.css", "money.css", "near_copies.css")
@@ -99,8 +155,7 @@ def render_near_copies(study: str, found: NearCopies, pictures: Mapping[str, byt
         study=study,
         found=found,
         rule=RULES[found.credit],
-        kinds=kinds(found),
-        likeness=likeness,
+        kinds=kinds(found, alike),
         pictures={name: data_uri(content, "image/webp") for name, content in pictures.items()},
         policy=f"default-src 'none'; img-src data:; style-src {source_hash(style)}; base-uri 'none'; "
         "form-action 'none'",
@@ -108,21 +163,21 @@ def render_near_copies(study: str, found: NearCopies, pictures: Mapping[str, byt
     )
 
 
-def write_near_copies(study: "Study") -> Path | None:
-    """Write the page into the study's results folder, where there are near-copies or a rule for them; return its path.
-    A page of an earlier state is removed."""
+def write_near_copies(study: "Study", alike: "Lookalikes | None" = None) -> Path | None:
+    """Write the page into the study's results folder, where there are near-copies, a rule for them, or pairs that are
+    ``alike``; return its path. A page of an earlier state is removed."""
     found, page = study.near_copies, study.folder / PAGE
-    if found is None or not (found.credit or found.copies or found.heldout):
+    if found is None or not (found.credit or kinds(found, alike)):
         page.unlink(missing_ok=True)
         return None
-    shown = itertools.chain.from_iterable(kind.shown for kind in kinds(found))
-    write_text(page, render_near_copies(study.name, found, _pictures(study, shown)))
+    shown = itertools.chain.from_iterable(kind.shown for kind in kinds(found, alike))
+    write_text(page, render_near_copies(study.name, found, _pictures(study, shown), alike))
     return page
 
 
-def _pictures(study: "Study", pairs: Iterable[NearCopy]) -> dict[str, bytes]:
+def _pictures(study: "Study", pairs: Iterable[Pair]) -> dict[str, bytes]:
     """Return the pictures of ``pairs`` as they were given, or else as models are trained on them."""
-    names: Sequence[str] = list(dict.fromkeys(name for pair in pairs for name in (pair.name, pair.original)))
+    names: Sequence[str] = list(dict.fromkeys(name for pair in pairs for name in (pair.one, pair.two)))
     contributions = study.contributions
     places = dict(zip(contributions.names, contributions.images, strict=True))
     places |= dict(zip(contributions.heldout_names, contributions.heldout, strict=True))

@@ -76,10 +76,16 @@ class NearCopiesSection(Section):
     dates: PathWithoutNul | None = None
     date: str = "date"
     distance: StrictInt = DISTANCE
+    pairs: PathWithoutNul | None = None
 
     @property
     def rule(self) -> NearCopyRule:
-        return NearCopyRule(self.credit, self.dates, self.date, self.distance)
+        return NearCopyRule(self.credit, self.dates, self.date, self.distance, self.pairs)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the section names."""
+        return tuple(file for file in (self.dates, self.pairs) if file is not None)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -127,5 +133,6 @@ class ContributionsSection(SourceSection):
             house = house.model_copy(update={"path": _full(folder, house.path)})
         near_copies = self.near_copies
         if near_copies is not None:
-            near_copies = near_copies.model_copy(update={"dates": _full(folder, near_copies.dates)})
+            files = {key: _full(folder, getattr(near_copies, key)) for key in ("dates", "pairs")}
+            near_copies = near_copies.model_copy(update=files)
         return self.model_copy(update={**places, "house": house, "near_copies": near_copies})

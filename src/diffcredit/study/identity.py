@@ -72,6 +72,7 @@ def _against_gaming(contributions: "Contributions") -> dict[str, Any]:
             "credit": contributions.near_copies.credit,
             "distance": contributions.near_copies.distance,
             "excluded": len(contributions.excluded),
+            **({"stated": contributions.near_copies.stated} if contributions.near_copies.stated else {}),
         }
     if contributions.lot:
         found["lots"] = {"lot": contributions.lot, "whose": dict(contributions.whose)}

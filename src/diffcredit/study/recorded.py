@@ -150,14 +150,14 @@ def _about_images(study: "Study") -> Any:
     if any(each.path is None and each.source != WITH_IMAGES for each in sources):
         return None
     given = [BUNDLED if each.source == WITH_IMAGES else each.path for each in sources]
-    dates = section.near_copies.dates if section.near_copies is not None else None
-    places = [each for each in (*given, section.holdout, section.identities, dates) if isinstance(each, Path)]
+    files = () if section.near_copies is None else section.near_copies.files
+    places = [each for each in (*given, section.holdout, section.identities, *files) if isinstance(each, Path)]
     if not all(place.exists() for place in places):
         return None
     folders = [place.parent if place.name in METADATA else place for place in places]
     code = _code_hashes(study, [each.source for each in sources if ":" in each.source])
-    files = [identity.files_of(folder) for folder in folders]
-    return [_version(), _by_name(section.model_dump()), study.config.data_seed, code, files]
+    found = [identity.files_of(folder) for folder in folders]
+    return [_version(), _by_name(section.model_dump()), study.config.data_seed, code, found]
 
 
 def _compare_images(study: "Study", recipe: RecipeRecord, *, pixels: bool) -> list[str]:

@@ -101,8 +101,8 @@ def _named_paths(config: StudyConfig) -> Iterable[Path]:
     """Yield the files and folders that settings name, which are full paths."""
     given = config.contributions
     house = given.house.path if isinstance(given.house, HouseSection) else None
-    dates = given.near_copies.dates if given.near_copies is not None else None
-    for path in (given.path, given.holdout, given.identities, house, dates):
+    files = () if given.near_copies is None else given.near_copies.files
+    for path in (given.path, given.holdout, given.identities, house, *files):
         if isinstance(path, Path):
             yield path.parent if path.name in METADATA else path
     yield from _paths_in(config.model.options, MODELS)

@@ -25,6 +25,8 @@ class NearCopyRule:
     """The column of the dates."""
     distance: int = DISTANCE
     """In how many bits of 64 the hashes of near-copies may differ."""
+    pairs: str | Path | None = None
+    """A CSV or JSON lines file of pairs that a person found, with the columns ``file_name`` and ``copy_of``."""
 
     def __post_init__(self) -> None:
         if self.credit not in CREDITS:
@@ -44,8 +46,8 @@ class NearCopy:
     original: str
     """The name of the image that stays; without a rule, of the first of its group."""
     original_giver: str
-    distance: int
-    """In how many bits of 64 their hashes differ; 0 where the pixels are the same."""
+    distance: int | None
+    """In how many bits of 64 their hashes differ; 0 where the pixels are the same, None where a person found them."""
     mirrored: bool
     done: str = ""
     """What the rule did with the image; empty without a rule."""
@@ -62,8 +64,21 @@ class NearCopies:
     """Those of training images, first between contributors, then of a contributor's own."""
     heldout: tuple[NearCopy, ...]
     """Held-out images that are near-copies of training images: each with one of these."""
+    stated: int = 0
+    """How many pairs a person found, in the rule's file."""
 
     @property
     def between(self) -> int:
         """How many of ``copies`` are of somebody else's image."""
         return sum(each.giver != each.original_giver for each in self.copies)
+
+
+@dataclass(frozen=True)
+class Lookalike:
+    """Two images that features find alike, by how much they stand out (``margin``)."""
+
+    one: str
+    one_giver: str
+    two: str
+    two_giver: str
+    margin: float

@@ -11,12 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diffcredit.contributions.near_copies.dates import KEY, date_of, dates_file, read_dates
 from diffcredit.contributions.near_copies.finding import DISTANCE, Pairs, find_pairs
 from diffcredit.contributions.near_copies.groups import close_classes, grouped
-from diffcredit.contributions.near_copies.records import Credit, NearCopies, NearCopy, NearCopyRule
+from diffcredit.contributions.near_copies.lookalikes import lookalikes
+from diffcredit.contributions.near_copies.records import Credit, Lookalike, NearCopies, NearCopy, NearCopyRule
 from diffcredit.contributions.near_copies.sharing import shared_evenly
+from diffcredit.contributions.near_copies.stated import UNKNOWN, with_stated
 from diffcredit.contributions.records import HOUSE, THE_HOUSE, Contributions, Excluded
 from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
@@ -50,6 +53,19 @@ def near_copies_of(contributions: Contributions, distance: int = DISTANCE) -> Ne
     return _reported(contributions, pairs, decisions, None, distance)
 
 
+def lookalikes_of(contributions: Contributions, vectors: NDArray[np.float32]) -> tuple[Lookalike, ...]:
+    """Return the pairs of training images that only their features ``vectors`` (m, d) show; see :mod:`.lookalikes`.
+    Pairs that are near-copies are left out."""
+    pairs, names = _pairs(contributions, DISTANCE), contributions.names
+    close, givers = close_classes(pairs), [contributions.giver(image) for image in range(len(names))]
+    found = []
+    for one, two, margin in lookalikes(vectors, givers):
+        classes = pairs.class_of[one], pairs.class_of[two]
+        if classes[1] not in close.get(classes[0], (classes[0],)):
+            found.append(Lookalike(names[one], givers[one], names[two], givers[two], margin))
+    return tuple(found)
+
+
 def without_near_copies(
     contributions: Contributions,
     rule: NearCopyRule,
@@ -69,14 +85,16 @@ def without_near_copies(
             "near_copies.credit: 'house', but there are no house images; name some under house, or first or split is "
             "accepted"
         )
-    pairs = _pairs(contributions, rule.distance)
+    pairs, stated = _pairs(contributions, rule.distance), 0
+    if rule.pairs is not None:
+        pairs, stated = with_stated(pairs, Path(rule.pairs), contributions.names)
     if rule.credit == "first":
         decisions = _first(contributions, pairs, rule, images)
     elif rule.credit == "split":
         decisions = _split(contributions, pairs, seed)
     else:
         decisions = _to_house(contributions, pairs)
-    found = _reported(contributions, pairs, decisions, rule.credit, rule.distance)
+    found = replace(_reported(contributions, pairs, decisions, rule.credit, rule.distance), stated=stated)
     return _applied(contributions, decisions, found, heldout_givers)
 
 
@@ -182,7 +200,10 @@ def _reported(
     def copy(image: int, name: str, giver: str, original: int, done: str) -> NearCopy:
         key = sorted((pairs.class_of[image], pairs.class_of[original]))
         bits, turned = likeness.get((key[0], key[1]), (0, False))
-        return NearCopy(name, giver, contributions.names[original], contributions.giver(original), bits, turned, done)
+        distance = None if bits == UNKNOWN else bits
+        return NearCopy(
+            name, giver, contributions.names[original], contributions.giver(original), distance, turned, done
+        )
 
     copies = [
         copy(image, contributions.names[image], contributions.giver(image), each.stays, why)
