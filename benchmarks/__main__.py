@@ -18,6 +18,7 @@ BENCHMARKS = (
     "verdicts",
     "evidence",
     "payouts",
+    "near_copies",
     "cifar20",
     "cluster",
     "scale",

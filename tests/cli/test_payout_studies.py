@@ -10,11 +10,14 @@ from decimal import Decimal
 import numpy as np
 import pytest
 import yaml
+from PIL import Image, ImageOps
 
+from contributions.near_copies_made import picture
+from diffcredit.contributions.near_copies.rules import EARLIER
 from diffcredit.payout.paying import recorded_payout
 from diffcredit.study.study import Study
 from paid_study import POLICY, WORTHS, evaluated, stated
-from tiny_study import changed, rows, write_small
+from tiny_study import SMALL, changed, rows, write_small, write_study
 
 CENT = Decimal("0.01")
 
@@ -63,6 +66,42 @@ def test_from_a_run_to_a_statement_that_verifies(diffcredit, tmp_path):
     diffcredit.printed("run", change(tmp_path, {"stop.evaluations": 9}), "--workers", 1)
     assert "all unchanged" in diffcredit.printed("verify", file, "--head", found["head"])
     assert "was paid on" in diffcredit.refused("payout", file, *arguments)
+
+
+def test_a_copier_who_is_found_gains_nothing(diffcredit, tmp_path):
+    """Really trained and paid twice: without the copies, and with copies that the rule finds. All amounts are equal."""
+    policy = {**POLICY, "fixed": "images", "merit": "least"}
+    folders = honest, copied = tmp_path / "honest", tmp_path / "copied"
+    for folder in folders:
+        file = write_study(folder, {**SMALL, "payout": policy, "contributions.path": "images"})
+        for place, who in enumerate(("ann", "ben", "cyd")):
+            (folder / "images" / who).mkdir(parents=True)
+            for number in range(4):
+                picture_of(10 * place + number).save(folder / f"images/{who}/{number}.png")
+    edits = (lambda it: it.resize((48, 48)), ImageOps.mirror, lambda it: it.crop((3, 3, 61, 61)), lambda it: it)
+    dates = [f"{who}/{number}.png,2026-01-0{number + 1}" for who in ("ann", "ben", "cyd") for number in range(4)]
+    for number, edit in enumerate(edits):  # Ben's copies of all that Ann gave
+        edit(picture_of(number)).save(copied / f"images/ben/copy-{number}.png")
+        dates.append(f"ben/copy-{number}.png,2026-02-01")
+    (copied / "dates.csv").write_text("\n".join(["file_name,date", *dates]))
+    change(copied, {"contributions.near_copies": {"credit": "first", "dates": "dates.csv"}})
+    for folder in folders:
+        diffcredit.printed("run", folder / "study.yaml", "--workers", 1)
+        diffcredit.printed("payout", folder / "study.yaml", "--pool", "1000.00", "--despite", "a tiny study")
+    assert amounts(copied) == amounts(honest)
+    assert len(set(amounts(honest).values())) > 1
+    works = statements_of(diffcredit, copied)["ben"]["row"]
+    assert (works["images_used"], works["images_given"]) == (4, 8)
+    assert works["excluded"] == {EARLIER: 4}
+
+
+def statements_of(diffcredit, folder):
+    diffcredit.printed("statements", folder / "study.yaml")
+    return statements(folder)
+
+
+def picture_of(seed):
+    return Image.fromarray(picture(seed))
 
 
 def test_who_adds_nothing_gets_the_fixed_part_within_the_interval(tmp_path):

@@ -33,6 +33,25 @@ def test_a_larger_crop_is_found_from_either_side():
     assert found([*images, *small]) == found([*small, *images]) == {(i, 12 + i) for i in range(12)}
 
 
+@pytest.mark.parametrize("place", [(0.0, 0.0), (1.0, 0.3), (0.15, 0.85), (0.5, 0.7)])
+@pytest.mark.parametrize("share", [0.05, 0.1])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_part_cut_out_anywhere_is_found(share, place, turned):
+    images = [picture(seed) for seed in range(20)]
+    side = SIDE * (1 - share)
+    left, top = (SIDE * share * each for each in place)
+    box = (left, top, left + side, top + side)
+    copies = [Image.fromarray(image).resize((SIDE, SIDE), Image.Resampling.BICUBIC, box=box) for image in images[:6]]
+    copies = [mirrored(np.asarray(copy)) if turned else np.asarray(copy) for copy in copies]
+    assert found([*images, *copies]) == {(i, 20 + i) for i in range(6)}
+
+
+def test_the_search_says_how_far_it_is():
+    told = []
+    find_pairs([picture(seed) for seed in (80, 81)], progress=lambda *each: told.append(each))
+    assert told == [("comparing views of images", number, len(VIEWS)) for number in range(len(VIEWS) + 1)]
+
+
 def test_mirrored_copies_say_so():
     images = [picture(0), picture(1), mirrored(picture(0)), cropped(picture(1), 0.05)]
     pairs = find_pairs(images)
@@ -80,9 +99,10 @@ def test_the_distance_is_that_of_the_closest_view():
     shown = looks_of(images)
     for one, two, distance in zip(pairs.one, pairs.two, pairs.distance, strict=True):
         views = [
-            np.bitwise_count(hashes(seen(shown[[a]], view)) ^ hashes(shown[[b]])).item()
+            np.bitwise_count(hashes(seen(shown[[a]], view)) ^ hashes(turned)).item()
             for view in VIEWS
             for a, b in ((one, two), (two, one))
+            for turned in (shown[[b]], shown[[b], :, ::-1])
         ]
         assert distance == min(views)
 

@@ -203,7 +203,7 @@ def test_a_chain_costs_nobody_a_work(tmp_path, monkeypatch):
     """Bob's is like Ada's and Cyd's, which are two works: only Bob's goes, and Cyd's stays."""
     given = contributions({"Ada": [picture(0), picture(6)], "Bob": [picture(1), picture(7)], "Cyd": [picture(2)]})
     chain = pairs_of([(0, 2), (2, 4)], range(5))
-    monkeypatch.setattr(rules, "find_pairs", lambda images, distance: chain)
+    monkeypatch.setattr(rules, "find_pairs", lambda *given: chain)
     dates = {"Ada/0.png": "2026-01-01", "Bob/0.png": "2026-01-02", "Cyd/0.png": "2026-01-03"}
     assert set(reasons(applied(given, "first", dates=dates_in(tmp_path, dates)))) == {"Bob/0.png"}
     assert len(reasons(applied(given, "split"))) == 1

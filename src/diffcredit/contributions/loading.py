@@ -24,6 +24,7 @@ from diffcredit.contributions.records import HOUSE, Contributions
 from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_class
 from diffcredit.contributions.sources.files import existing
 from diffcredit.errors import UserError
+from diffcredit.util.progress import Progress, silent
 from diffcredit.util.seeds import derive_seed
 
 RESOLUTIONS = range(4, 1025)
@@ -47,6 +48,7 @@ def load_contributions(
     near_copies: NearCopyRule | None = None,
     lots: int | None = None,
     seed: int = 0,
+    progress: Progress = silent,
 ) -> Contributions:
     """Read, check and decode a set of images with their contributors.
 
@@ -67,6 +69,7 @@ def load_contributions(
     :param lots: cut everybody's images into players of so many, and a smaller rest; see :mod:`.lots`.
     :param seed: determines which contributors are drawn, which of each contributor's images are kept out, who is
         first where near-copies are split, and which image is in which lot.
+    :param progress: told of the search for near-copies.
     """
     _check_options(resolution, unreadable)
     check_lots(lots)
@@ -109,7 +112,9 @@ def load_contributions(
     )
     if near_copies is not None:
         givers = [record.contributor for record in kept_out]
-        loaded = without_near_copies(loaded, near_copies, images=root, heldout_givers=givers, seed=seed)
+        loaded = without_near_copies(
+            loaded, near_copies, images=root, heldout_givers=givers, seed=seed, progress=progress
+        )
     return loaded if lots is None else in_lots(loaded, lots, seed)
 
 

@@ -88,7 +88,12 @@ class Study:
         rule = None if section.near_copies is None else section.near_copies.rule
         with stage("contributions"), located(where):
             return load_contributions(
-                source=source, **section.common, house=house, near_copies=rule, seed=self.config.data_seed
+                source=source,
+                **section.common,
+                house=house,
+                near_copies=rule,
+                seed=self.config.data_seed,
+                progress=self.progress,
             )
 
     @cached_property
@@ -100,7 +105,7 @@ class Study:
         if not installed():
             return None
         with stage("near-copies"), located(f"{self.file}: contributions"):
-            return near_copies_of(self.contributions)
+            return near_copies_of(self.contributions, progress=self.progress)
 
     @cached_property
     def _source(self) -> Any:

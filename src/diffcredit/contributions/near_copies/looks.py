@@ -16,14 +16,16 @@ SIDE = 32  # pixels of a look: what a perceptual hash reads
 
 @dataclass(frozen=True)
 class View:
-    """A part of an image, of ``scale`` times its side, in its centre; perhaps ``mirrored`` left to right."""
+    """A square part of an image, of ``scale`` times its side; ``left`` and ``top`` place it, from 0 to 1."""
 
     scale: float
-    mirrored: bool
+    left: float = 0.5
+    top: float = 0.5
 
 
-WHOLE = View(1.0, False)
-VIEWS = (WHOLE, View(1.0, True), View(0.9, False), View(0.9, True), View(0.8, False), View(0.8, True))
+WHOLE = View(1.0)
+THIRDS = (0.0, 0.5, 1.0)
+VIEWS = (WHOLE, *(View(scale, left, top) for scale in (0.9, 0.8) for left in THIRDS for top in THIRDS))
 
 
 def looks_of(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -34,9 +36,13 @@ def looks_of(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     return looks
 
 
+def mirrored(looks: NDArray[Any]) -> NDArray[Any]:
+    """Return images (m, s, s, 3) left to right."""
+    return looks[:, :, ::-1]
+
+
 def part(pixels: NDArray[Any], scale: float, left: float = 0.5, top: float = 0.5) -> NDArray[np.float32]:
-    """Return the part of square images (m, s, s, 3) whose side is ``scale`` times theirs, enlarged to (m, s, s, 3).
-    ``left`` and ``top`` place it, from 0 to 1."""
+    """Return a part of square images (m, s, s, 3), as of a :class:`View`, enlarged to (m, s, s, 3)."""
     side = pixels.shape[1]
     down, across = (_interpolation(side, scale, place) for place in (top, left))
     rows = np.matmul(down, pixels.reshape(len(pixels), side, 3 * side).astype(np.float32))
@@ -46,8 +52,7 @@ def part(pixels: NDArray[Any], scale: float, left: float = 0.5, top: float = 0.5
 
 def seen(looks: NDArray[np.uint8], view: View) -> NDArray[np.uint8]:
     """Return the ``view`` of each of ``looks``, of the same shape."""
-    turned = looks[:, :, ::-1] if view.mirrored else looks
-    return turned if view.scale == 1 else np.rint(part(turned, view.scale)).astype(np.uint8)
+    return looks if view == WHOLE else np.rint(part(looks, view.scale, view.left, view.top)).astype(np.uint8)
 
 
 def hashes(looks: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -22,6 +22,7 @@ from diffcredit.contributions.near_copies.sharing import shared_evenly
 from diffcredit.contributions.near_copies.stated import UNKNOWN, with_stated
 from diffcredit.contributions.records import HOUSE, THE_HOUSE, Contributions, Excluded
 from diffcredit.errors import UserError
+from diffcredit.util.progress import Progress, silent
 from diffcredit.util.seeds import derive_seed
 
 NOBODY = "nobody (held out)"
@@ -45,9 +46,9 @@ class _Decision:
     to_house: bool = False
 
 
-def near_copies_of(contributions: Contributions, distance: int = DISTANCE) -> NearCopies:
+def near_copies_of(contributions: Contributions, distance: int = DISTANCE, progress: Progress = silent) -> NearCopies:
     """Return the near-copies among ``contributions``, whose hashes differ in at most ``distance`` bits."""
-    pairs = _pairs(contributions, distance)
+    pairs = _pairs(contributions, distance, progress)
     found = grouped(_house_first(contributions), pairs.class_of, close_classes(pairs), alone=_house(contributions))
     decisions = [_Decision(group[0], dict.fromkeys(group[1:], "")) for group in found]
     return _reported(contributions, pairs, decisions, None, distance)
@@ -73,6 +74,7 @@ def without_near_copies(
     images: Path | None,
     heldout_givers: Sequence[str | None],
     seed: int,
+    progress: Progress = silent,
 ) -> Contributions:
     """Return ``contributions``, not yet in lots, with every group of near-copies counted once by ``rule``.
 
@@ -85,7 +87,7 @@ def without_near_copies(
             "near_copies.credit: 'house', but there are no house images; name some under house, or first or split is "
             "accepted"
         )
-    pairs, stated = _pairs(contributions, rule.distance), 0
+    pairs, stated = _pairs(contributions, rule.distance, progress), 0
     if rule.pairs is not None:
         pairs, stated = with_stated(pairs, Path(rule.pairs), contributions.names)
     if rule.credit == "first":
@@ -174,8 +176,8 @@ def _between_contributors(contributions: Contributions, pairs: Pairs, close: Map
     return found
 
 
-def _pairs(contributions: Contributions, distance: int) -> Pairs:
-    return find_pairs([*contributions.images, *contributions.heldout], distance)
+def _pairs(contributions: Contributions, distance: int, progress: Progress = silent) -> Pairs:
+    return find_pairs([*contributions.images, *contributions.heldout], distance, progress)
 
 
 def _house(contributions: Contributions) -> frozenset[int]:
