@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 
 from benchmarks.near_copies.page import write_page
-from diffcredit.contributions import Contributions, load_contributions, lookalikes_of, near_copies_of
+from diffcredit.contributions import Contributions, Lookalike, load_contributions, lookalikes_of, near_copies_of
 from diffcredit.features.extractors import Extractors
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -62,8 +62,10 @@ EDITS: dict[str, Callable[[Picture], Picture]] = {
     "JPEG of quality 20": recompressed,
     "mirrored": ImageOps.mirror,
     "brighter by a fifth": lambda it: ImageEnhance.Brightness(it).enhance(1.2),
-    "a tenth cut off": lambda it: cut(it, 0.1, 0.3),
+    "a tenth cut off at one corner": lambda it: cut(it, 0.1, 0.0),
+    "a tenth cut off, off-centre": lambda it: cut(it, 0.1, 0.3),
     "a fifth cut off, mirrored": lambda it: ImageOps.mirror(cut(it, 0.2)),
+    "a fifth cut off, off-centre": lambda it: cut(it, 0.2, 0.35),
     "blurred": lambda it: it.filter(ImageFilter.GaussianBlur(3)),
     "a third cut off": lambda it: cut(it, 0.35),
     "half cut off": lambda it: cut(it, 0.5, 0.2),
@@ -100,9 +102,7 @@ def measured(given: Contributions) -> dict[str, Any]:
         "contributors": given.n,
         "near-copies": {"between": near.between, "own": len(near.copies) - near.between},
         "look-alikes": {"between": len(between), "own": len(alike) - len(between)},
-        "clearest": [
-            [*(f"{who}/{Path(name).name}" for who, name in _sides(each)), each.margin] for each in between[:5]
-        ],
+        "clearest": [[*_sides(each), each.margin] for each in between[:5]],
         "edits": {},
     }
     rows = np.sort(np.random.default_rng(0).permutation(len(given.images))[:PLANTED])
@@ -118,8 +118,8 @@ def measured(given: Contributions) -> dict[str, Any]:
     return found
 
 
-def _sides(each: Any) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (each.one_giver, each.one), (each.two_giver, each.two)
+def _sides(each: Lookalike) -> tuple[str, str]:
+    return f"{each.one_giver}/{Path(each.one).name}", f"{each.two_giver}/{Path(each.two).name}"
 
 
 def main() -> None:

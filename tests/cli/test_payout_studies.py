@@ -73,7 +73,7 @@ def test_a_copier_who_is_found_gains_nothing(diffcredit, tmp_path):
     policy = {**POLICY, "fixed": "images", "merit": "least"}
     folders = honest, copied = tmp_path / "honest", tmp_path / "copied"
     for folder in folders:
-        file = write_study(folder, {**SMALL, "payout": policy, "contributions.path": "images"})
+        write_study(folder, {**SMALL, "payout": policy, "contributions.path": "images"})
         for place, who in enumerate(("ann", "ben", "cyd")):
             (folder / "images" / who).mkdir(parents=True)
             for number in range(4):
