@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-
 from benchmarks.near_copies import measure
 from benchmarks.near_copies.page import write_page
+
 from contributions.near_copies_made import contributions, picture
 
 

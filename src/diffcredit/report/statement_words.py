@@ -26,7 +26,7 @@ def outcome(payout: Payout, row: Row) -> str:
     if row.paid and row.carried:
         return f"{money.exact(row.paid)} are paid now and {money.exact(row.carried)} are carried forward."
     if row.paid:
-        return f"{money.exact(row.paid)} are paid now."
+        return "All of it is paid now." if row.paid == row.amount else f"{money.exact(row.paid)} are paid now."
     return f"Nothing is paid now; {money.exact(row.carried)} are carried forward." if row.carried else ""
 
 
