@@ -328,8 +328,8 @@ def table(folder, name="payouts.csv"):
 
 def test_what_is_printed_and_written(diffcredit, paying):
     out = diffcredit.printed("payout", paying, "--pool", "1000.00")
-    assert "1,000.00 EUR by Colourfulness, period study" in out
-    assert "Verdict: use with care. The credits were never tested" in out
+    assert "1,000.00 EUR for Colourfulness, period study" in out
+    assert "Verdict: use with care. Nobody has tested these estimates" in out
     assert "The policy was entered after" not in out
     found = table(paying)
     assert [*found] == ["ann", "bob", "cy", "dee"]

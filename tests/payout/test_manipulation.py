@@ -139,8 +139,8 @@ def test_the_gain_has_an_interval_where_credits_are_noisy() -> None:
 def test_the_effect_reads_as_a_sentence() -> None:
     split, copied, gone = (str(effect(change)) for change in ("split=Ada:3", "copy=Dee:Ada", "leave=Ada"))
     assert split == (
-        "split=Ada:3: 3 names would get 460.00 instead of 310.00 EUR: +150.00 (95 % interval +150.00 to +150.00), of "
-        "which the fixed rule gives +150.00."
+        "split=Ada:3: 3 names would get 460.00 instead of 310.00 EUR: +150.00 (95 % interval +150.00 to +150.00); "
+        "the fixed rule gives +150.00 of it."
     )
     assert "Dee would get 270.00 instead of 190.00 EUR" in copied
     assert "Ada would get 230.00 instead of 310.00: -80.00" in copied

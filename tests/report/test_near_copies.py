@@ -27,7 +27,7 @@ def found(*copies, heldout=(), credit=None):
 
 
 def text_of(made, pictures=None):
-    return " ".join(Page(render_near_copies("mine", made, pictures or {})).text.split())
+    return " ".join(Page(render_near_copies("mine", made, pictures or {}, 16)).text.split())
 
 
 def test_the_page_says_who_how_alike_and_what_was_done():
@@ -66,7 +66,7 @@ def test_the_console_says_how_many_of_whom():
 
 def test_hostile_names_stay_text():
     giver = HOSTILE.replace("\u202e", "")  # which no contributor's name may have
-    page = render_near_copies(HOSTILE, found(copy(HOSTILE, giver, HOSTILE, giver)), {HOSTILE: b"x"})
+    page = render_near_copies(HOSTILE, found(copy(HOSTILE, giver, HOSTILE, giver)), {HOSTILE: b"x"}, 16)
     assert "<script" not in page
     assert "\u202e" not in page.partition("<main>")[2]
     read = Page(page)
@@ -76,7 +76,7 @@ def test_hostile_names_stay_text():
 
 
 def test_only_so_many_pairs_are_shown():
-    page = Page(render_near_copies("mine", found(*(copy(f"{i}.png") for i in range(MOST + 7))), {}))
+    page = Page(render_near_copies("mine", found(*(copy(f"{i}.png") for i in range(MOST + 7))), {}, 16))
     assert len(page.all("figure")) == 2 * MOST
     assert "And 7 more, not shown." in " ".join(page.text.split())
 

@@ -22,10 +22,10 @@ def words(made=None):
 def test_the_page_says_who_gets_what_and_how_sure_that_is():
     text = words()
     for said in (
-        "EUR 1,000.00 for 3 contributors, by Colourfulness.",
+        "EUR 1,000.00, divided among 3 contributors, for Colourfulness.",
         "Pay by it",
         "EUR 787.25",
-        "about EUR 31.40 of the pool would go to other people",
+        "about EUR 31.40 would go to other people",
         "380.00 to 470.00",
         "before the ledger’s first evaluation",
         "at least “use with care”",
@@ -33,7 +33,7 @@ def test_the_page_says_who_gets_what_and_how_sure_that_is():
     ):
         assert said in text, said
     page = Page(render_payout(recorded()))
-    cells = [line.split() for line in text.split("Together")[1:2]]
+    cells = [line.split() for line in text.split("Total")[1:2]]
     assert cells[0][:5] == ["50", "600.00", "400.00", "1,000.00", "787.25"]
     assert not page.all("script")
 

@@ -107,7 +107,7 @@ def test_a_statement_says_what_was_paid_why_and_how_to_check_it():
         "Your images help 1.5 more than those of the average contributor (95 % interval 0.5 to 2.5).",
         "1 of 3 by the estimate; anything from 1 to 2 is possible",
         "would give you between EUR 380.00 and EUR 470.00 (95 % interval)",
-        "the contributor in the next place in truth helps more is 12 %",
+        "the contributor in the next place really helps more is 12 %",
         "The credits passed their test.",
         "10 of your images were used, of 12 that you gave. Not used: 2 held out to measure the model.",
         "on 2026-01-01, 08:00 UTC, before the ledger’s first evaluation",

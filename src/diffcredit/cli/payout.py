@@ -97,9 +97,9 @@ def _print(made: "Payout") -> None:
     ]
     columns = ("contributor", "images", f"amount ({made.currency})", "could be")
     columns += ("carried", "paid") if settled else ()
-    console.print(table(columns, rows, title=f"{made.pool:,} {made.currency} by {made.title}, period {made.period}"))
-    say(f"{made.r:%} of the pool follow merit. {made.r_words}")
-    say(f"Evaluated again with other seeds, about {made.moved:,} {made.currency} would go to other people.")
+    console.print(table(columns, rows, title=f"{made.pool:,} {made.currency} for {made.title}, period {made.period}"))
+    say(f"{made.r:%} of the pool follows merit. {made.r_words}")
+    say(f"Repeated with other random seeds, about {made.moved:,} {made.currency} would go to other people.")
     say(f"Verdict: {made.level}. {made.verdict}")
     if made.despite:
         say(f"Paid despite the verdict: {made.despite}")

@@ -84,7 +84,7 @@ class Effect:
 
     def _gain(self, each: Amounts) -> str:
         interval = f"{100 * self.confidence:g} % interval {each.low:+,} to {each.high:+,}"
-        return f"{each.gain:+,} ({interval}), of which the fixed rule gives {each.fixed:+,}"
+        return f"{each.gain:+,} ({interval}); the fixed rule gives {each.fixed:+,} of it"
 
 
 def _instead(each: Amounts) -> str:

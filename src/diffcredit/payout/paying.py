@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 KIND = "payout"
-UNTESTED = "The credits were never tested against retrained models."
+UNTESTED = "Nobody has tested these estimates against models that were retrained from scratch."
 ONE = "study"  # the period of a study that pays once
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 

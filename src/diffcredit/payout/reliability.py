@@ -36,7 +36,7 @@ class Followed:
 def followed(policy: PolicySection, credits: Credits, tested: Tested | None) -> Followed:
     """Return how much of the pool follows merit by a policy, for credits that were ``tested`` (None: never)."""
     if isinstance(policy.r, Decimal):
-        return Followed(policy.r, "The policy states it.")
+        return Followed(policy.r, "The policy sets this part.")
     signal = signal_part(credits)
     if tested is None:
         return Followed(Decimal(0), "The credits were never tested, so nothing follows them.", signal, 0.0)
@@ -46,8 +46,8 @@ def followed(policy: PolicySection, credits: Credits, tested: Tested | None) -> 
         return Followed(Decimal(0), "The credits' test does not show that they are right.", signal, part)
     reliable = Decimal(signal * part).quantize(DIGITS, ROUND_DOWN)
     words = (
-        f"The estimate shows {signal:.0%} of the differences between contributors, and the credits' test reached "
-        f"{part:.0%} of what could be reached: {signal:.2f} × {part:.2f}"
+        f"{signal:.2f} × {part:.2f}: the estimate shows {signal:.0%} of the differences between contributors, and the "
+        f"score of the credits' test, {part**0.5:.0%} of the best possible one, counts by its square"
     )
     if reliable <= policy.r_at_most:
         return Followed(reliable, f"{words}.", signal, part)

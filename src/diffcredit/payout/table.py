@@ -7,13 +7,14 @@ from diffcredit.util.sanitize import csv_text
 
 COLUMNS = (
     *("contributor", "images_used", "help", "low", "high", "fixed", "merit", "r", "amount", "carried", "paid"),
-    *("reason", "amount_low", "amount_high", "opening", "currency", "period"),
+    *("reason", "amount_low", "amount_high", "opening", "currency", "period", "above", "worth"),
 )
 
 
 def payouts_csv(payout: Payout) -> str:
     """Return a row for each contributor, in the order of their names. Amounts are written with all their digits;
-    ``low`` to ``high`` is the interval of the help, ``amount_low`` to ``amount_high`` that of the amount."""
+    ``low`` to ``high`` is the interval of the help, ``amount_low`` to ``amount_high`` that of the amount. ``above`` is
+    the help above the reference, and ``worth`` the merit in the property's unit."""
     rows = []
     for row in payout.rows:
         shared: dict[str, Any] = {"low": row.help_low, "high": row.help_high, "r": payout.r}

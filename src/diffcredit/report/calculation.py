@@ -3,12 +3,13 @@
 Nobody else's numbers are needed for it: only the pool, and sums over all contributors.
 """
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from diffcredit.payout.records import Payout, Row
-from diffcredit.report.numbers import decimals_for, number, plain
+from diffcredit.report.numbers import number, plain
 from diffcredit.report.payout_words import fixed_rule, is_cut, money_format, part_by_merit
 
 MOST_DIGITS = 17  # of a binary fraction
@@ -98,17 +99,20 @@ def _merit_step(payout: Payout, row: Row, share: Shares, r: Decimal) -> Step:
 
 
 def _readable(share: Shares, followed: Fraction, amount: Fraction, coin: Fraction) -> tuple[str, str]:
-    """Return a merit and the sum of all merits with as few decimals as give their part of ``followed`` within half a
-    ``coin``, and agree with the recorded ``amount``."""
+    """Return a merit and the sum of all merits with so many decimals that their part of ``followed`` is right within
+    half a ``coin`` and agrees with the recorded ``amount``. Statements of one payout have the same number of them,
+    unless all are zeros."""
     worths = float(share.worths)
     exact = followed * Fraction(share.worth) / share.worths
-    first = decimals_for(share.worth or worths)
+    first = max(1, math.ceil(math.log10(2 * followed / (share.worths * coin)))) if followed else 1
     for decimals in range(first, first + MOST_DIGITS):
         one, all_ = (Fraction(f"{value:.{decimals}f}") for value in (share.worth, worths))
         shown = followed * one / all_ if all_ else None
         if shown is not None and abs(shown - exact) < coin / 2 and _agree(shown, amount, coin):
-            return number(share.worth, decimals), number(worths, decimals)
-    return number(share.worth, first + MOST_DIGITS), number(worths, first + MOST_DIGITS)
+            break
+    while decimals > 1 and all((value * 10 ** (decimals - 1)).denominator == 1 for value in (one, all_)):
+        decimals -= 1
+    return number(share.worth, decimals), number(worths, decimals)
 
 
 def _if_right(payout: Payout, step: Step, exact: Fraction) -> Step:

@@ -103,7 +103,7 @@ def kinds(found: NearCopies, alike: "Lookalikes | None" = None) -> tuple[Kind, .
     sections = [
         Kind(
             "Between contributors",
-            "Who copies another contributor, or a house image, takes credit from them.",
+            "These may be copies. A copy takes credit from the original, or is credited for a house image.",
             tuple(map(_copied, between)),
         ),
         Kind(
@@ -113,7 +113,7 @@ def kinds(found: NearCopies, alike: "Lookalikes | None" = None) -> tuple[Kind, .
         ),
         Kind(
             "Held out and trained on",
-            "A model that memorises training images does well on their copies. Take these out of the held-out images.",
+            "A model that memorises training images does well on their copies. Hold out others.",
             tuple(map(_copied, found.heldout)),
         ),
     ]
@@ -146,16 +146,21 @@ def likeness(pair: NearCopy) -> str:
 
 
 def render_near_copies(
-    study: str, found: NearCopies, pictures: Mapping[str, bytes], alike: "Lookalikes | None" = None
+    study: str,
+    found: NearCopies,
+    pictures: Mapping[str, bytes],
+    resolution: int,
+    alike: "Lookalikes | None" = None,
 ) -> str:
     """Return the page's HTML; every text is escaped. ``pictures`` has WebP files by images' names; where there is none,
-    the page says so."""
+    the page says so. ``resolution`` is the side at which images were compared."""
     style = bundled("palette.css", "money.css", "near_copies.css")
     return template("near_copies.html.jinja").render(
         study=study,
         found=found,
         rule=RULES[found.credit],
         kinds=kinds(found, alike),
+        resolution=resolution,
         pictures={name: data_uri(content, "image/webp") for name, content in pictures.items()},
         policy=f"default-src 'none'; img-src data:; style-src {source_hash(style)}; base-uri 'none'; "
         "form-action 'none'",
@@ -171,7 +176,8 @@ def write_near_copies(study: "Study", alike: "Lookalikes | None" = None) -> Path
         page.unlink(missing_ok=True)
         return None
     shown = itertools.chain.from_iterable(kind.shown for kind in kinds(found, alike))
-    write_text(page, render_near_copies(study.name, found, _pictures(study, shown), alike))
+    pictures, resolution = _pictures(study, shown), study.config.contributions.resolution
+    write_text(page, render_near_copies(study.name, found, pictures, resolution, alike))
     return page
 
 

@@ -73,7 +73,7 @@ def moved(payout: Payout) -> str:
     if not payout.moved:
         return ""
     amount = money_format(payout).rounded(payout.moved)
-    return f"Evaluated again with other seeds, about {amount} of the pool would go to other people."
+    return f"If all evaluations were repeated with other random seeds, about {amount} would go to other people."
 
 
 def followed(payout: Payout) -> str:

@@ -17,6 +17,7 @@ from diffcredit.report.payout_words import (
     merit_rule,
     money_format,
     part_by_merit,
+    testing,
 )
 
 
@@ -55,20 +56,29 @@ def help_(payout: Payout, row: Row) -> str:
     low, high = numbers.number(row.help_low, places), numbers.number(row.help_high, places)
     interval = f"{confidence(payout)} interval {low} to {high}"
     if indistinct(row):
-        return f"{INDISTINCT} The estimate is {numbers.signed(row.help, places)} beside it ({interval})."
-    side = "more" if row.help > 0 else "less"
-    return (
-        f"Your images help {numbers.number(abs(row.help), places)} {side} than those of the average contributor "
-        f"({interval})."
-    )
+        return f"{INDISTINCT} The estimate is {_more_or_less(row.help, places)} ({interval})."
+    return f"Your images help {_more_or_less(row.help, places)} than those of the average contributor ({interval})."
+
+
+def _more_or_less(help_: float, places: int) -> str:
+    return f"{numbers.number(abs(help_), places)} {'more' if help_ >= 0 else 'less'}"
 
 
 def above(payout: Payout, row: Row) -> str:
-    """Return the help above the reference, in a sentence."""
+    """Return the help above the reference, in sentences."""
     places = above_decimals(payout)
+    total = (payout.full - payout.empty) * (1 if payout.higher_is_better else -1)
     value = numbers.signed(row.above, places)
     low, high = (numbers.number(end, places) for end in (row.above_low, row.above_high))
-    return f"{value} ({low} to {high}), where {payout.reference} has 0."
+    return (
+        f"All contributors together improve on {payout.reference} by {numbers.number(total, places)}. Your part of "
+        f"that is {value} ({confidence(payout)} interval {low} to {high})."
+    )
+
+
+def tested(payout: Payout) -> str:
+    """Return the verdict on the estimates and how they were tested, in sentences."""
+    return f"The verdict on these estimates is “{payout.level}”. {testing(payout)}"
 
 
 def rank(payout: Payout, row: Row) -> str:
@@ -96,7 +106,7 @@ def sure(payout: Payout, row: Row) -> str:
     )
     if row.overtaken is None:
         return found
-    return f"{found} The chance that the contributor in the next place in truth helps more is {_chance(row.overtaken)}."
+    return f"{found} The chance that the contributor in the next place really helps more is {_chance(row.overtaken)}."
 
 
 def _chance(part: float) -> str:

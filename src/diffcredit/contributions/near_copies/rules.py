@@ -25,7 +25,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.progress import Progress, silent
 from diffcredit.util.seeds import derive_seed
 
-NOBODY = "nobody (held out)"
+NOBODY = "held out"
 
 # Statements show these to the contributor, after a number of images.
 EARLIER = "left out as near-copies of earlier images"
