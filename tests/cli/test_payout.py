@@ -70,6 +70,8 @@ def refuses(diffcredit, paying):
         ("1,000.00", "'1,000.00' is not accepted; a number such as 1250.00 is expected"),
         ("100 EUR", "'100 EUR' is not accepted; a number such as 1250.00 is expected"),
         ("", "'' is not accepted; a number such as 1250.00 is expected"),
+        ("10.000", "10.000 may mean thousands; 10.00 or 10000.00 is accepted"),
+        ("1000000000.01", "1,000,000,000.01 is more than 100,000,000,000 of the smallest amount that is paid, 0.01"),
         ("9" * 5000, "is not accepted; a number of at most 30 digits"),
         ("\x1b[2J\u202e", "is not accepted; a number such as 1250.00 is expected"),
     ],
@@ -235,9 +237,11 @@ def test_limits_that_a_pool_cannot_keep(changes, pool, said, refuses, paying):
     refuses("--policy", policy_file(paying, changes), pool=pool, said=["policy.yaml: ", said])
 
 
-@pytest.mark.parametrize("period", ["", "../../etc", "a/b", "-x", ".hidden", "x" * 41, "2026 Q1", "q\n", "é"])
+@pytest.mark.parametrize(
+    "period", ["", "../../etc", "a/b", "-x", ".hidden", "x" * 41, "2026 Q1", "q\n", "é", "ann.html"]
+)
 def test_periods_that_are_no_names(period, refuses):
-    refuses(f"--period={period}", said=["period: ", "up to 40 letters, digits, dots, dashes and underscores"])
+    refuses(f"--period={period}", said=["period: ", "up to 40 letters, digits, dashes and underscores"])
 
 
 def test_a_verdict_below_the_policy_s_needs_a_reason(refuses, paying):
@@ -295,6 +299,7 @@ def test_a_period_is_paid_once(diffcredit, refuses, paying):
     refuses("--period", "study", said=said)
     diffcredit.printed("payout", paying, "--pool", "100.00", "--period", "2026-Q1")
     refuses("--period", "2026-Q1", said=["--period: '2026-Q1' was paid on 20"])
+    refuses("--period", "2026-q1", said=["--period: '2026-Q1' was paid on 20"])  # one folder, where case does not count
     assert len(rows(paying, ENTRIES)) == 3  # the policy and two payouts
 
 
@@ -312,6 +317,18 @@ def test_statements_that_cannot_be_written(diffcredit, paying):
     assert "'<b>\\x1b'" in refused("--only", "ann", "--only", "<b>\x1b")
     change(paying, {"name": "elsewhere"})
     assert "elsewhere" in refused()
+
+
+def test_files_that_cannot_be_written_leave_the_payout(diffcredit, paying):
+    place = paying / "results" / "payouts.csv"
+    place.mkdir()
+    status, _, err = diffcredit("payout", paying / "study.yaml", "--pool", "100.00")
+    assert status == 1
+    assert "the payout is recorded, but its files cannot be written" in " ".join(err.split())
+    assert ".part" not in err
+    place.rmdir()
+    diffcredit.printed("statements", paying / "study.yaml")
+    assert sum(Decimal(line["amount"]) for line in table(paying).values()) == 100
 
 
 def test_neither_works_without_a_ledger(diffcredit, paying):

@@ -223,7 +223,7 @@ def test_an_earlier_table_hands_balances_on_under_every_name(diffcredit, tmp_pat
     assert {row.contributor: row.opening for row in made.rows} == carried
     assert sum(row.paid for row in made.rows) == 800
     err = diffcredit.refused("payout", new, "--pool", "1.00", "--period", "b", "--balance", balances)
-    assert "was carried forward from study; leave --balance out, the ledger knows it" in err
+    assert "was carried forward from study. The ledger knows the balances of its own payouts" in err
     diffcredit.printed("statements", new)
     files = [file.name for file in (tmp_path / "new" / "results" / "statements").iterdir()]
     assert len({name.lower() for name in files}) == 2 * len(NAMES)

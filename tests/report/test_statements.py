@@ -203,6 +203,7 @@ def test_files_have_plain_names_that_no_two_share(names):
 
 def test_readable_names_stay():
     assert file_names(["Ada Lovelace", "Bob"]) == {"Ada Lovelace": "ada-lovelace", "Bob": "bob"}
+    assert all(len(name) > 10 for name in file_names(["CON", "nul", "com1", "Aux"]).values())  # Windows' own
     apart = file_names(["Bob", "bob", "../../etc", "Émile"])
     assert apart["Bob"].startswith("bob-")
     assert apart["Bob"] != apart["bob"]

@@ -261,7 +261,7 @@ def test_the_results_folder_is_below_the_study_file(tmp_path, name):
             "!!python/object/apply:os.system ['touch hacked']",
             "not valid YAML (line 1: could not determine a constructor",
         ),
-        ("name: &a {x: *a}", "over 10,000 values, aliases counted; a study file is expected"),
+        ("name: &a {x: *a}", "over 10,000 values, aliases counted"),
     ],
     ids=lambda value: repr(value)[:40],
 )

@@ -8,7 +8,7 @@ import typer
 from diffcredit.cli.console import Bars, console, say, stopping_gently, table
 from diffcredit.cli.opened import opened
 from diffcredit.cli.options import StudyArgument
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditError, UserError
 
 if TYPE_CHECKING:
     from diffcredit.payout.records import Payout
@@ -77,8 +77,14 @@ def _pay(
     from diffcredit.report.payouts import write_payout
 
     made = study.payout(policy, pool=pool, period=period, balances=balance, despite=despite)
-    files = write_payout(study.folder, recorded_payout(study, made.period))
     _print(made)
+    try:
+        files = write_payout(study.folder, recorded_payout(study, made.period))
+    except OSError as error:
+        raise DiffcreditError(
+            f"{study.folder}: the payout is recorded, but its files cannot be written ({error.strerror}); mend that, "
+            "then diffcredit statements writes them"
+        ) from error
     for file in files:
         say(str(file))
     say(f"diffcredit statements {study.file} writes a page for each contributor.")

@@ -28,7 +28,9 @@ def read_identities(given: Identities | str | Path) -> dict[str, tuple[str, ...]
     if not file.is_file():
         raise UserError(f"{KEY}: {file}: no file there; a YAML file, or a CSV file of accounts, is accepted")
     with located(f"{KEY}: {file}"):
-        return _checked(_table(file) if file.suffix.lower() == ".csv" else read_yaml(file))
+        return _checked(
+            _table(file) if file.suffix.lower() == ".csv" else read_yaml(file, "a mapping {person: [account, …]}")
+        )
 
 
 def merged(records: Sequence[Record], identities: Identities) -> list[Record]:

@@ -56,7 +56,8 @@ def opening_balances(
         if given is not None and given.get(name, Decimal(0)) != balance:
             raise UserError(
                 f"balance: {name!r} has {given.get(name, Decimal(0))}, but {balance} was carried forward from "
-                f"{last.period if last else ''}; leave --balance out, the ledger knows it"
+                f"{last.period if last else ''}. The ledger knows the balances of its own payouts, and those of other "
+                "studies count with a study's first payout alone; settle this one by itself and leave --balance out"
             )
     known = carried if given is None else given
     return {name: known.get(name, Decimal(0)) for name in contributors}

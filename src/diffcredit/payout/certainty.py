@@ -62,9 +62,8 @@ class Paying:
 
     @property
     def fixed(self) -> FloatArray:
-        """(k,): the weights of the fixed part of those who are kept; equal if nobody has any."""
-        weights = np.array(self.contributors.fixed_weights(self.policy.fixed), dtype=np.float64)[self.kept]
-        return weights if weights.any() else np.ones_like(weights)
+        """(k,): the weights of the fixed part of those who are kept."""
+        return np.array(self.contributors.fixed_weights(self.policy.fixed), dtype=np.float64)[self.kept]
 
     @property
     def floor(self) -> float:

@@ -17,15 +17,19 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 
-def divide(total: int, weights: Sequence[Fraction | int], names: Sequence[str]) -> list[int]:
-    """Return ``total`` coins divided in proportion to ``weights``, by largest remainders; ``names`` settle ties.
+def divide(
+    total: int, weights: Sequence[Fraction | int], names: Sequence[str], last: Sequence[Fraction | int] | None = None
+) -> list[int]:
+    """Return ``total`` coins divided in proportion to ``weights``, by largest remainders. Ties go to whom the numbers
+    ``last`` put first, the smallest (None: all are equal), and then to the name that sorts first.
 
     Weights are at least 0, and one is above 0. The amounts sum to ``total``.
     """
     whole = sum(weights)
     quotas = [Fraction(total) * weight / whole for weight in weights]
     amounts = [quota.numerator // quota.denominator for quota in quotas]
-    order = sorted(range(len(weights)), key=lambda i: (amounts[i] - quotas[i], names[i]))
+    after = [0] * len(weights) if last is None else last
+    order = sorted(range(len(weights)), key=lambda i: (amounts[i] - quotas[i], after[i], names[i]))
     for i in order[: total - sum(amounts)]:
         amounts[i] += 1
     return amounts

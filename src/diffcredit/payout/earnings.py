@@ -6,8 +6,12 @@
 >>> earned.fixed, earned.merit, earned.amounts
 ((300, 300), (300, 100), (600, 400))
 
-Merits come from floating-point numbers, whose last digits differ between machines. :func:`exact` rounds them to nine
-digits first, so that the same credits give the same coins everywhere.
+Merits come from floating-point numbers, whose last digits differ between machines. :func:`exact` rounds them to eleven
+digits first, so that the same credits give the same coins everywhere. A pool of up to 10¹¹ coins is divided as finely.
+
+The two parts are rounded one after the other. A coin that is left over in the fixed part goes to the larger merit, and
+one in the merit part to whom the fixed part gave less: so equal claims differ by a coin at most, and of two with equal
+fixed weights the one with the larger merit never earns less.
 """
 
 from collections.abc import Sequence
@@ -19,7 +23,7 @@ from diffcredit.errors import UserError
 from diffcredit.payout.dividing import divide, within_bounds
 from diffcredit.util.arrays import FloatArray
 
-DIGITS = 9  # of the largest merit
+DIGITS = 11  # of the largest merit
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Earnings:
 
 
 def exact(merits: FloatArray) -> list[Fraction]:
-    """Return merits as fractions of nine digits, counted from the largest."""
+    """Return merits as fractions of eleven digits, counted from the largest."""
     largest = float(merits.max(initial=0.0))
     if largest <= 0:
         return [Fraction(0)] * len(merits)
@@ -68,8 +72,10 @@ def earnings(
         raise UserError(f"cap: {len(paid)} contributors times the cap is less than the pool, which must be used up")
     chosen = [names[i] for i in paid]
     by_merit = round(Fraction(pool) * Fraction(r)) if any(merits) else 0
-    fixed = divide(pool - by_merit, weights, chosen)
-    merit = divide(by_merit, merits, chosen) if by_merit else [0] * len(paid)
+    fixed = divide(pool - by_merit, weights, chosen, [-merit for merit in merits])
+    quotas = [Fraction(pool - by_merit) * weight / sum(weights) for weight in weights]
+    given = [part - quota for part, quota in zip(fixed, quotas, strict=True)]
+    merit = divide(by_merit, merits, chosen, given) if by_merit else [0] * len(paid)
     wanted = [a + b for a, b in zip(fixed, merit, strict=True)]
     within = min(wanted) >= floor and (cap is None or max(wanted) <= cap)
     amounts = wanted if within else within_bounds(pool, wanted, chosen, floor=floor, cap=cap)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 KIND = "payout"
 UNTESTED = "Nobody has tested these estimates against models that were retrained from scratch."
 ONE = "study"  # the period of a study that pays once
-_PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+MOST_COINS = 10**11  # of a pool; see `earnings`
 
 
 @exactly
@@ -53,7 +54,7 @@ def pay(
     period = ONE if period is None else period
     if not _PERIOD.fullmatch(period):
         raise UserError(
-            f"period: {shortened(period)} is not accepted; up to 40 letters, digits, dots, dashes and underscores are, "
+            f"period: {shortened(period)} is not accepted; up to 40 letters, digits, dashes and underscores are, "
             "such as 2026-Q1"
         )
     try:
@@ -104,6 +105,13 @@ def pool_of(policy: PolicySection, where: str, given: Decimal | str | None) -> D
         raise UserError(f"{place}: 0 is not accepted; an amount above 0 is expected")
     if amount % policy.rounding:
         raise UserError(f"--pool: {amount} is no multiple of {policy.rounding}, the smallest amount that is paid")
+    if amount / policy.rounding > MOST_COINS:
+        raise UserError(
+            f"--pool: {amount:,} is more than {MOST_COINS:,} of the smallest amount that is paid, {policy.rounding}; "
+            "state a larger one in the policy's rounding"
+        )
+    if _decimals(amount) == 3 > _decimals(policy.rounding):
+        raise UserError(f"--pool: {given} may mean thousands; {amount:.2f} or {amount * 1000:.2f} is accepted")
     return amount + 0 * policy.rounding  # with all the decimals of a coin
 
 
@@ -123,6 +131,10 @@ def divide_pool(basis: Basis, pool: Decimal) -> Earnings:
             cap=None if policy.cap is None else int(policy.cap / policy.rounding),
             cut=basis.cut.tolist(),
         )
+
+
+def _decimals(amount: Decimal) -> int:
+    return -int(amount.as_tuple().exponent)
 
 
 @dataclass(frozen=True)
@@ -155,10 +167,10 @@ def recorded_payout(study: "Study", period: str | None = None) -> Recorded:
 
 def _refuse_paid(period: str, before: list[Recorded]) -> None:
     for each in before:
-        if each.payout.period == period:
+        if each.payout.period.lower() == period.lower():  # files of the two would be one where case does not count
             raise UserError(
-                f"--period: {period!r} was paid on {each.payout.created[:10]} already; name another period, or write "
-                "that payout's pages again with diffcredit statements"
+                f"--period: {each.payout.period!r} was paid on {each.payout.created[:10]} already; name another "
+                "period, or write that payout's pages again with diffcredit statements"
             )
 
 
@@ -176,7 +188,7 @@ def _enter(study: "Study", ledger: Ledger, made: Payout, before: list[str]) -> N
     """Record a payout, unless there are others now than those whose heads stand in ``before``."""
 
     def check(known: list[Entry], evaluated: bool) -> bool:
-        if made.period in [entry.name for entry in known]:  # by another process, meanwhile
+        if made.period.lower() in [entry.name.lower() for entry in known]:  # by another process, meanwhile
             raise UserError(f"--period: {made.period!r} was paid already; name another period")
         if [entry.head for entry in known] != before:  # the balances that it carried forward would be paid twice
             raise UserError(f"--period: {known[-1].name!r} was paid at the same time; run this payout again")

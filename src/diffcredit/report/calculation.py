@@ -41,13 +41,9 @@ class Shares:
 def shares(payout: Payout, row: Row) -> Shares:
     """Return what a contributor's parts follow from."""
     kept = [each for each in payout.rows if not is_cut(payout, each)]
-    weights = [_weight(payout, each) for each in kept]
-    if not any(weights):  # nobody has a whole lot, so all are equal
-        weight, all_ = 1, len(kept)
-    else:
-        weight, all_ = _weight(payout, row), sum(weights)
+    weights = sum(_weight(payout, each) for each in kept)
     worths = sum((Fraction(each.worth) for each in kept), Fraction(0))
-    return Shares(weight, all_, row.worth, worths, is_cut(payout, row))
+    return Shares(_weight(payout, row), weights, row.worth, worths, is_cut(payout, row))
 
 
 def _weight(payout: Payout, row: Row) -> int:
@@ -71,7 +67,7 @@ def steps(payout: Payout, row: Row) -> tuple[Step, ...]:
 
 def _fixed_step(payout: Payout, row: Row, share: Shares, r: Decimal) -> Step:
     name = f"Fixed part, divided {fixed_rule(payout)}"
-    if share.cut or not share.weights:
+    if share.cut:
         return Step(name, "", row.fixed)
     parts = [money_format(payout).bare(payout.pool)]
     if r:
@@ -104,7 +100,8 @@ def _readable(share: Shares, followed: Fraction, amount: Fraction, coin: Fractio
     unless all are zeros."""
     worths = float(share.worths)
     exact = followed * Fraction(share.worth) / share.worths
-    first = max(1, math.ceil(math.log10(2 * followed / (share.worths * coin)))) if followed else 1
+    finest = 2 * followed / (share.worths * coin)
+    first = max(1, math.ceil(math.log10(finest.numerator) - math.log10(finest.denominator))) if finest else 1
     for decimals in range(first, first + MOST_DIGITS):
         one, all_ = (Fraction(f"{value:.{decimals}f}") for value in (share.worth, worths))
         shown = followed * one / all_ if all_ else None

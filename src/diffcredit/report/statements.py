@@ -37,7 +37,9 @@ FOLDER = "statements"
 MANY = 100  # statements, from which writing them takes seconds
 LONGEST_NAME = 60  # characters of a file's name
 HASH = 16  # hexadecimal digits: nobody finds a name with somebody else's
-_HASHED = re.compile(rf"-[0-9a-f]{{{HASH}}}$")  # a name that looks so may be somebody else's with its hash
+_HASHED = rf".*-[0-9a-f]{{{HASH}}}"  # a name that looks so may be somebody else's with its hash
+_RESERVED = r"con|prn|aux|nul|com\d|lpt\d"  # by Windows, whatever the ending
+_ODD = re.compile(rf"{_HASHED}|{_RESERVED}")
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def file_names(contributors: Collection[str]) -> dict[str, str]:
     counts = [*plain.values()]
     return {
         name: letters
-        if letters and letters == _lowered(name) and counts.count(letters) == 1 and not _HASHED.search(letters)
+        if letters and letters == _lowered(name) and counts.count(letters) == 1 and not _ODD.fullmatch(letters)
         else f"{letters or 'contributor'}-{hashlib.sha256(name.encode()).hexdigest()[:HASH]}"
         for name, letters in plain.items()
     }

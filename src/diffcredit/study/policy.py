@@ -201,7 +201,7 @@ def _plain(value: Any) -> Any:
 
 def read_policy(file: Path) -> PolicySection:
     """Read a policy from a file of its own."""
-    content = read_yaml(file)
+    content = read_yaml(file, "a policy")
     with located(file):
         if not isinstance(content, dict):
             raise UserError(f"{shortened(content)}: a policy is a mapping with the keys {keys_of(PolicySection)}")

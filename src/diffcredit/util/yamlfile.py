@@ -36,7 +36,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes += 1
         self._depth += 1
         if self._nodes > MOST_VALUES:
-            raise _TooLarge(f"over {MOST_VALUES:,} values, aliases counted; a study file is expected")
+            raise _TooLarge(f"over {MOST_VALUES:,} values, aliases counted")
         if self._depth > DEEPEST:
             raise _TooLarge("not valid YAML (nested too deeply)")
         node = super().compose_node(parent, index)
@@ -46,7 +46,7 @@ class _Loader(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
         if node is not None and _written_out(node, {}) > MOST_VALUES:
-            raise _TooLarge(f"over {MOST_VALUES:,} values, aliases counted; a study file is expected")
+            raise _TooLarge(f"over {MOST_VALUES:,} values, aliases counted")
         return node
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
@@ -75,17 +75,18 @@ for kind in ("int", "float"):
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), "-+0123456789")
 
 
-def read_yaml(file: Path) -> Any:
-    """Return the file's content. Raise a UserError where it is no YAML, or larger than any study needs."""
+def read_yaml(file: Path, expected: str = "a study file") -> Any:
+    """Return the file's content. Raise a UserError where it is no YAML, or larger than any study needs; it says what is
+    ``expected``."""
     try:
         with file.open("rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UserError(f"{file}: cannot be read ({reason}); a study file is expected") from None
+        raise UserError(f"{file}: cannot be read ({reason}); {expected} is expected") from None
     if len(data) > LARGEST_FILE:
-        raise UserError(f"{file}: over {LARGEST_FILE:,} bytes; a study file is expected")
+        raise UserError(f"{file}: over {LARGEST_FILE:,} bytes; {expected} is expected")
     return parse_yaml(text, file)
 
 

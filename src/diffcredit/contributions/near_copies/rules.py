@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions.near_copies.dates import KEY, date_of, dates_file, read_dates
 from diffcredit.contributions.near_copies.finding import DISTANCE, Pairs, find_pairs
-from diffcredit.contributions.near_copies.groups import close_classes, grouped
+from diffcredit.contributions.near_copies.groups import close_classes, grouped, interchangeable
 from diffcredit.contributions.near_copies.lookalikes import lookalikes
 from diffcredit.contributions.near_copies.records import Credit, Lookalike, NearCopies, NearCopy, NearCopyRule
 from diffcredit.contributions.near_copies.sharing import shared_evenly
@@ -129,14 +129,16 @@ def _first(contributions: Contributions, pairs: Pairs, rule: NearCopyRule, image
 
 def _split(contributions: Contributions, pairs: Pairs, seed: int) -> list[_Decision]:
     """Contributors are credited for like numbers of the images that several of them gave."""
-    house = _house(contributions)
-    groups = grouped(_house_first(contributions), pairs.class_of, close_classes(pairs), alone=house, mutual=True)
-    shared = [group for group in groups if group[0] not in house]
+    house, close = _house(contributions), close_classes(pairs)
+    class_of = pairs.class_of[: len(contributions.names)]
+    groups = grouped(_house_first(contributions), class_of, close, alone=house)
+    able = interchangeable(groups, class_of, close, house)
+    shared = [(group, images) for group, images in zip(groups, able, strict=True) if group[0] not in house]
     rank = {name: derive_seed(seed, "near-copies", name) for name in contributions.contributors}
-    credited = shared_evenly([frozenset(map(contributions.giver, group)) for group in shared], rank)
+    credited = shared_evenly([frozenset(map(contributions.giver, images)) for _, images in shared], rank)
     stays = {
-        group[0]: next(image for image in group if contributions.giver(image) == name)
-        for group, name in zip(shared, credited, strict=True)
+        group[0]: next(image for image in images if contributions.giver(image) == name)
+        for (group, images), name in zip(shared, credited, strict=True)
     }
     return [_decision(contributions, group, stays.get(group[0], group[0]), OTHERS) for group in groups]
 
