@@ -46,8 +46,11 @@ def test_a_part_cut_out_anywhere_is_found(share, place, turned):
     assert found([*images, *copies]) == {(i, 20 + i) for i in range(6)}
 
 
-def test_the_search_says_how_far_it_is():
+def test_a_long_search_says_how_far_it_is(monkeypatch):
     told = []
+    find_pairs([picture(seed) for seed in (78, 79)], progress=lambda *each: told.append(each))
+    assert told == []
+    monkeypatch.setattr(finding, "MANY", 2)
     find_pairs([picture(seed) for seed in (80, 81)], progress=lambda *each: told.append(each))
     assert told == [("comparing views of images", number, len(VIEWS)) for number in range(len(VIEWS) + 1)]
 

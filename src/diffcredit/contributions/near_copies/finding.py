@@ -30,6 +30,7 @@ APART = 0.7
 COARSE, MIDDLE = 8, 16  # pixels a side: to drop most proposals, to lay two images over one another
 STEP, SHIFT = 0.05, 0.25  # by how much the scale and the place are varied
 FLAT = 2.0  # a standard deviation below which an image has no shapes to compare, of 255
+MANY = 1000  # images, from which a search takes seconds
 ROWS, COLUMNS, AT_ONCE = 64, 4096, 1024  # of a tile of hashes: it must fit into a processor's cache; pairs at once
 
 
@@ -82,10 +83,11 @@ that is alike to the other's mirror image has the number of that view + ``len(VI
 def _proposed(looks: NDArray[np.uint8], distance: int, progress: Progress) -> Proposals:
     """Return the pairs whose hashes are close and whose pixels are coarsely alike."""
     found: list[Proposals] = []
+    told = progress if len(looks) >= MANY else silent
     wholes = _described(looks, WHOLE), _described(mirrored(looks), WHOLE)
     count = 0
     for number, view in enumerate(VIEWS):
-        progress("comparing views of images", number, len(VIEWS))
+        told("comparing views of images", number, len(VIEWS))
         hashed, prints = _described(looks, view)
         for turned, (whole, coarse) in enumerate(wholes):
             for one, two, bits in _close(hashed, whole, distance, symmetric=view == WHOLE):
@@ -98,7 +100,7 @@ def _proposed(looks: NDArray[np.uint8], distance: int, progress: Progress) -> Pr
                         f"near_copies.distance: {distance} proposes over {MOST_PAIRS:,} pairs of images; a smaller "
                         "number of bits is accepted"
                     )
-    progress("comparing views of images", len(VIEWS), len(VIEWS))
+    told("comparing views of images", len(VIEWS), len(VIEWS))
     nothing = (np.empty(0, np.int64),) * 4
     one, two, view, bits = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
     return one, two, view, bits
