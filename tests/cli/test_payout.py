@@ -319,6 +319,22 @@ def test_statements_that_cannot_be_written(diffcredit, paying):
     assert "elsewhere" in refused()
 
 
+def test_taxes_on_statements(diffcredit, paying):
+    """They stand on the statements, and nowhere in the ledger."""
+    diffcredit.printed("payout", paying, "--pool", "100.00")
+    (paying / "tax.csv").write_text("contributor,rate,residence\nann,30 %,Atlantis\n")
+    before = rows(paying, "SELECT count(*) FROM chain")
+    diffcredit.printed("statements", paying, "--tax", paying / "tax.csv")
+    found = pages(paying)
+    assert "Atlantis" in found["ann.html"]
+    assert "Transferred to you" not in found["bob.html"] + found["payout.html"]
+    assert rows(paying, "SELECT count(*) FROM chain") == before
+    assert not any(b"Atlantis" in file.read_bytes() for file in (paying / "results").glob("ledger.db*"))
+    (paying / "tax.csv").write_text("contributor,rate\nzoe,0.3\n")
+    said = "tax.csv:2: contributor: 'zoe' is no contributor of this payout"
+    assert said in diffcredit.refused("statements", paying, "--tax", paying / "tax.csv")
+
+
 def test_files_that_cannot_be_written_leave_the_payout(diffcredit, paying):
     place = paying / "results" / "payouts.csv"
     place.mkdir()
@@ -347,6 +363,7 @@ def test_what_is_printed_and_written(diffcredit, paying):
     out = diffcredit.printed("payout", paying, "--pool", "1000.00")
     assert "1,000.00 EUR for Colourfulness, period study" in out
     assert "Verdict: use with care. Nobody has tested these estimates" in out
+    assert "The policy was entered before the ledger's first evaluation." in out
     assert "The policy was entered after" not in out
     found = table(paying)
     assert [*found] == ["ann", "bob", "cy", "dee"]
@@ -435,8 +452,9 @@ def test_a_reason_is_on_every_page(diffcredit, paying):
     for page in found.values():
         assert "“&lt;b&gt;Because&lt;/b&gt; we &amp; they {{ 7 * 7 }} agreed”" in page
         assert AFTERWARDS not in page
-    # a reason that was not needed is not repeated
+    # a reason that was not needed is recorded, and not repeated
     (paying / "results" / "ledger.db").unlink()
     evaluated(change(paying, {"payout.verdict": None}))
     diffcredit.printed("payout", paying, "--pool", "100.00", "--despite", "not needed")
     assert "not needed" not in pages(paying)["payout.html"]
+    assert json.loads(rows(paying, ENTRIES)[-1][2])["despite"] == "not needed"

@@ -6,7 +6,7 @@ import pytest
 from tests.report.made_up_payout import payout
 
 from diffcredit.errors import UserError
-from diffcredit.payout import balances
+from diffcredit.payout import csv_files
 from diffcredit.payout.balances import opening_balances, read_balances, settle
 
 CENT = Decimal("0.01")
@@ -78,10 +78,10 @@ def test_a_balance_counts_before_what_was_carried(tmp_path):
 
 
 def test_a_file_that_is_too_large(tmp_path, monkeypatch):
-    monkeypatch.setattr(balances, "LARGEST", 40)
+    monkeypatch.setattr(csv_files, "LARGEST", 40)
     file = tmp_path / "balances.csv"
     file.write_text("contributor,balance\nann,1\n")
     assert read_balances(file, "EUR", ("ann",)) == {"ann": Decimal(1)}
     file.write_text("contributor,balance\nann,1\n" + "\n" * 40)
-    with pytest.raises(UserError, match=r"balances\.csv: more than 0 MB; a table of balances is accepted"):
+    with pytest.raises(UserError, match=r"balances\.csv: more than 0 MB; a table of contributors is accepted"):
         read_balances(file, "EUR", ("ann",))

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from diffcredit.payout.earnings import earnings, exact
+from diffcredit.payout.taxes import Tax
 from diffcredit.report.calculation import steps
 from diffcredit.report.statements import Statement, file_names, render_statement, statement_json
 
@@ -168,6 +169,24 @@ def test_the_json_has_the_page_s_numbers():
     assert "images" not in data
 
 
+def test_taxes_are_shown_and_change_nothing_else():
+    made = replace(statement(), tax=Tax(Decimal("0.3"), "<b>France</b>", "W-8BEN", "1042-S"))
+    text = " ".join(Page(render_statement(made)).text.split()).replace("\xa0", " ")
+    assert "Paid now, before tax 427.25 Withheld for tax = 427.25 × 30 % −128.18 Transferred to you 299.07" in text
+    assert (
+        "The tax is as the payer states it; your residence: <b>France</b>; form on file: W-8BEN; form to be issued: "
+        "1042-S. It is no part of the ledger." in text
+    )
+    data, plain = json.loads(statement_json(made)), json.loads(statement_json(statement()))
+    texts = {"residence": "<b>France</b>", "form_on_file": "W-8BEN", "form_to_issue": "1042-S"}
+    assert data.pop("tax") == {**texts, "rate": "0.3", "withheld": "128.18", "transferred": "299.07"}
+    assert data == plain
+    free = " ".join(Page(render_statement(replace(statement(), tax=Tax(Decimal(0))))).text.split())
+    assert "Transferred to you 427.25" in free
+    assert "The tax is as the payer states it. It is no part" in free
+    assert "Transferred" not in words()
+
+
 def test_the_command_is_one_that_a_reader_can_paste():
     """Whatever the payer's study file is called, a shell takes it as one file's name."""
     for name in ("study.yaml", "our study.yaml", "x; echo stolen #.yaml", "$(id).yaml", "it's.yaml"):
@@ -220,9 +239,12 @@ def test_a_statement_fits_a_phone_and_one_sheet_of_paper(tmp_path):
         *three()[1:],
     )
     texts = {"payer": "Acme Ltd", "model": "Acme Paint 2", "licence": long, "objections": long}
-    made = payout(rows, texts=texts, before_evaluations=False, despite="no other way", finished=False)
+    late = {"before_evaluations": False, "level": "do not use", "despite": "no other way", "finished": False}
+    made = payout(rows, texts=texts, **late)
+    tax = Tax(Decimal("0.3"), "United States", "W-8BEN", "1042-S")
     file = tmp_path / "ann.html"
-    file.write_text(render_statement(Statement(made, made.rows[0], HEAD, "study.yaml")), encoding="utf-8")
+    page = render_statement(Statement(made, made.rows[0], HEAD, "study.yaml", tax=tax))
+    file.write_text(page, encoding="utf-8")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 360, "height": 740})

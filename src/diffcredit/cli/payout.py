@@ -107,9 +107,11 @@ def _print(made: "Payout") -> None:
     say(f"{made.r:%} of the pool follows merit. {made.r_words}")
     say(f"Repeated with other random seeds, about {made.moved:,} {made.currency} would go to other people.")
     say(f"Verdict: {made.level}. {made.verdict}")
-    if made.despite:
+    if made.against_verdict:
         say(f"Paid despite the verdict: {made.despite}")
-    if not made.before_evaluations:
+    if made.before_evaluations:
+        say("The policy was entered before the ledger's first evaluation.")
+    else:
         say("The policy was entered after the first evaluations. Every page says so.")
     if not made.finished:
         say("The study is not finished: more evaluations would change the credits.")

@@ -14,6 +14,8 @@ pool by it, exactly to the coin, says how sure each amount is, and is recorded i
 ``fitted_game``   the game that the evaluations were fitted by, with other holders
 ``manipulation``  what such a change would do to the amounts
 ``balances``      what was carried forward from earlier periods
+``csv_files``     tables that the payer hands in
+``taxes``         what the payer withholds, which is no part of the record
 ``paying``        a payout, step by step
 ``records``       a payout as the ledger keeps it
 ================  ===========================================================================

@@ -4,20 +4,18 @@ They come from the last payout of the same ledger, or from a CSV file such as th
 Nothing is lost between periods: opening balance + amount = paid + carried.
 """
 
-import csv
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from unicodedata import normalize
 
 from diffcredit.errors import UserError
+from diffcredit.payout.csv_files import read_rows, who
 from diffcredit.payout.records import Payout
 from diffcredit.study.policy import money
 from diffcredit.util.decimals import exactly
-from diffcredit.util.sanitize import shortened, unescape_formula
+from diffcredit.util.sanitize import shortened
 
-LARGEST = 50_000_000  # bytes
 AMOUNTS = ("balance", "carried")  # the second as in payouts.csv
 
 
@@ -67,9 +65,8 @@ def read_balances(file: Path, currency: str, contributors: Collection[str]) -> d
     """Read a CSV with the columns ``contributor`` and ``balance`` or ``carried``; a column ``currency`` must have the
     policy's. Contributors without a row have no balance."""
     found: dict[str, Decimal] = {}
-    for line, row in _rows(file):
-        where = f"{file}:{line}"
-        name = normalize("NFC", unescape_formula(row["contributor"].strip()))  # as contributors' names are spelled
+    for line, row in read_rows(file, "balance", AMOUNTS, ("currency",)):
+        where, name = f"{file}:{line}", who(row)
         column = next(each for each in AMOUNTS if each in row)
         try:
             balance = money(row[column])
@@ -88,27 +85,3 @@ def read_balances(file: Path, currency: str, contributors: Collection[str]) -> d
             raise UserError(f"{where}: contributor: {shortened(name)} is there twice; one line each is accepted")
         found[name] = balance
     return found
-
-
-def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of a CSV file with their line numbers."""
-    try:
-        if file.stat().st_size > LARGEST:
-            raise UserError(f"{file}: more than {LARGEST // 10**6} MB; a table of balances is accepted")
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            columns = [*(reader.fieldnames or ())]
-            if "contributor" not in columns or not set(AMOUNTS) & set(columns):
-                raise UserError(
-                    f"{file}: has the columns {shortened(', '.join(columns))}; contributor and balance are expected"
-                )
-            for name in ("contributor", "currency", *AMOUNTS):
-                if columns.count(name) > 1:
-                    raise UserError(f"{file}: has the column {name!r} twice; one is accepted")
-            for row in reader:
-                if None in row or None in row.values():
-                    raise UserError(f"{file}:{reader.line_num}: has another number of cells than the first line")
-                yield reader.line_num, row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{file}: cannot be read as CSV ({reason})") from None

@@ -280,7 +280,7 @@ def _payout(
         level=basis.verdict.level,
         verdict=verdict,
         tested=tested,
-        despite="" if basis.verdict_suffices else despite.strip(),
+        despite=despite.strip(),
         r=basis.followed.r,
         r_words=basis.followed.words,
         moved=_coins(sure.moved, policy.rounding),

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from diffcredit.credit.verdicts import LEVELS, Level
 from diffcredit.errors import DiffcreditError
 from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import truncated
@@ -74,7 +75,7 @@ class Payout:
 
     ``policy`` are the policy's terms and ``policy_hash`` their hash, ``entered`` when it was entered in the ledger, and
     ``before_evaluations`` whether that was before the study's first evaluation. ``despite`` is the payer's reason for
-    paying by a property against its verdict. ``moved`` is the amount that would go to others, on average, if the
+    paying whatever the verdict says. ``moved`` is the amount that would go to others, on average, if the
     evaluations were made again with other seeds. ``head`` is the ledger's head just before this payout.
     """
 
@@ -110,7 +111,7 @@ class Payout:
     finished: bool
     """Whether the study's stopping rule was reached."""
     confidence: float
-    level: str
+    level: Level
     verdict: str
     """The verdict's sentence; ``level`` is what may be done with the credits."""
     tested: str
@@ -132,6 +133,11 @@ class Payout:
     head: str
     rows: tuple[Row, ...]
 
+    @property
+    def against_verdict(self) -> bool:
+        """Whether the verdict is below what the policy asks for."""
+        return LEVELS.index(self.level) > LEVELS.index(self.policy["verdict"])
+
     def row(self, contributor: str) -> Row:
         """Return a contributor's row; raise a KeyError where there is none."""
         return {row.contributor: row for row in self.rows}[contributor]
@@ -151,6 +157,8 @@ class Payout:
             given = {name: value for name, value in content.items() if name != "format"}
             found = _reader(cls).validate_json(json.dumps(given))
             _check_sums(found)
+            if found.policy["verdict"] not in LEVELS:
+                raise ValueError(f"policy.verdict {found.policy['verdict']!r}")
             return found
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)

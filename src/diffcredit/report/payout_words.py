@@ -34,7 +34,7 @@ def warnings(payout: Payout) -> list[str]:
     found = [] if payout.before_evaluations else [AFTERWARDS]
     if payout.reference_kind == "untrained" and payout.policy["merit"] == "help" and part_by_merit(payout):
         found.append(UNTRAINED)
-    if payout.despite:
+    if payout.against_verdict:
         found.append(
             f"This was paid despite the verdict “{payout.level}” on the credits. The payer’s reason: “{payout.despite}”"
         )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from diffcredit.payout.records import Payout, Row
+from diffcredit.payout.taxes import Tax
 from diffcredit.report import numbers
 from diffcredit.report.calculation import Step
 from diffcredit.report.money import percentage
@@ -113,6 +114,18 @@ def _chance(part: float) -> str:
     if part < 0.01:
         return "below 1 %"
     return f"{100 * part:.0f} %"
+
+
+def rate(tax: Tax) -> str:
+    """Return the rate that is withheld."""
+    return percentage(tax.rate)
+
+
+def taxes(tax: Tax) -> str:
+    """Return what the payer states of a contributor's taxes, in sentences."""
+    named = {"residence": "your residence", "form_on_file": "form on file", "form_to_issue": "form to be issued"}
+    stated = [f"{name}: {text}" for key, name in named.items() if (text := getattr(tax, key))]
+    return f"The tax is as the payer states it{'; '.join(['', *stated])}. It is no part of the ledger."
 
 
 def works(row: Row) -> str:

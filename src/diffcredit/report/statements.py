@@ -10,8 +10,9 @@ import json
 import re
 import shlex
 import unicodedata
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from markupsafe import Markup
 from diffcredit.errors import UserError
 from diffcredit.payout.paying import ONE, Recorded
 from diffcredit.payout.records import Payout, Row
+from diffcredit.payout.taxes import Tax
 from diffcredit.report import payout_words as words
 from diffcredit.report import statement_words
 from diffcredit.report.calculation import shares, steps
@@ -45,13 +47,20 @@ _ODD = re.compile(rf"{_HASHED}|{_RESERVED}")
 @dataclass(frozen=True)
 class Statement:
     """One contributor's ``row`` of a payout, the ledger's ``head`` that covers it, and the single ``works``, if they
-    are at hand. ``study_file`` is the study file's name."""
+    are at hand. ``study_file`` is the study file's name, and ``tax`` what the payer states of taxes."""
 
     payout: Payout
     row: Row
     head: str
     study_file: str
     works: "Works | None" = None
+    tax: Tax | None = None
+
+    @property
+    def withheld(self) -> Decimal:
+        """What is withheld for tax of what is paid now."""
+        rounding = Decimal(self.payout.policy["rounding"])
+        return Decimal(0) if self.tax is None else self.tax.withheld(self.row.paid, rounding)
 
     @property
     def command(self) -> str:
@@ -94,13 +103,23 @@ def statement_json(statement: Statement) -> str:
         "head": statement.head,
         "check": statement.command,
     }
+    if statement.tax is not None:
+        stated = {name: str(value) for name, value in asdict(statement.tax).items()}
+        net = statement.row.paid - statement.withheld
+        found["tax"] = {**stated, "withheld": str(statement.withheld), "transferred": str(net)}
     if statement.works is not None:
         found["images"] = [{"name": name, "sha256": digest} for name, digest in statement.works.images]
     return json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 
-def write_study_statements(study: "Study", recorded: Recorded, only: Collection[str] | None = None) -> list[Path]:
-    """Write the statements of a payout, or ``only`` those of some contributors; return their pages.
+def write_study_statements(
+    study: "Study",
+    recorded: Recorded,
+    only: Collection[str] | None = None,
+    taxes: Mapping[str, Tax] | None = None,
+) -> list[Path]:
+    """Write the statements of a payout, or ``only`` those of some contributors; return their pages. Each shows its
+    contributor's part of ``taxes``.
 
     They lie in ``statements/`` of the results folder, those of a named period in a folder of its name there.
     """
@@ -117,8 +136,10 @@ def write_study_statements(study: "Study", recorded: Recorded, only: Collection[
     for done, row in enumerate(chosen):
         if len(chosen) > MANY:
             study.progress("statements", done, len(chosen))
-        statement = Statement(payout, row, recorded.head, study.file.name, works.get(row.contributor))
-        page = folder / f"{files[row.contributor]}.html"
+        name = row.contributor
+        tax = None if taxes is None else taxes.get(name)
+        statement = Statement(payout, row, recorded.head, study.file.name, works.get(name), tax)
+        page = folder / f"{files[name]}.html"
         write_text(page, render_statement(statement))
         write_text(page.with_suffix(".json"), statement_json(statement))
         pages.append(page)
