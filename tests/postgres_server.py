@@ -39,6 +39,20 @@ class Server:
         engine.dispose()
         return f"{url}&options=-csearch_path%3D{name}"
 
+    def new_user(self) -> str:
+        """The name of a new user, whose password is its name; others need none."""
+        name = f"user_{uuid.uuid4().hex}"
+        with (self.folder / "data" / "pg_hba.conf").open("r+") as rules:
+            others = rules.read()
+            rules.seek(0)
+            rules.write(f"local all {name} scram-sha-256\n{others}")
+        engine = create_engine(f"postgresql+psycopg://tests:secret@/postgres?host={self.folder}")
+        with engine.begin() as connection:
+            connection.execute(text(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'"))
+            connection.execute(text("SELECT pg_reload_conf()"))
+        engine.dispose()
+        return name
+
     def start(self) -> None:
         options = f"-c listen_addresses='' -c unix_socket_directories={self.folder} -c fsync=off"
         self.control("start", "-l", str(self.folder / "log"), "-o", options)

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import Evaluation, Ledger, database
 from running_study import wait_until
 
@@ -60,16 +60,77 @@ def test_refuses_what_is_no_ledger(path, tmp_path):
         ("post gres://me:s3cret@host:port", "no database URL"),
         ("mysql+nothing://me:s3cret@127.0.0.1/name", "unknown kind of database"),
         ("postgresql+psycopg://me:s3cret@127.0.0.1:port/name", "no database URL"),
-        ("postgresql+psycopg://me:s3cret@127.0.0.1:1/name", r"me:\*\*\*@127\.0\.0\.1:1/name: cannot be opened"),
-        ("postgresql+psycopg://127.0.0.1:1/name?user=me&password=s3cret", "cannot be opened"),
+        ("postgresql+psycopg://me:s3cret@nowhere.invalid/name", r"me:\*\*\*@nowhere\.invalid/name: cannot be opened"),
+        ("postgresql+psycopg://nowhere.invalid/name?user=me&password=s3cret", "cannot be opened"),
+        ("postgresql+psycopg://me:s3cret@/name?host=/no/such/folder", "cannot be opened"),
         ("postgresql+psycopg://me:s3cret@127.0.0.1:1/name?no_such_option=1", "cannot be opened"),
         ("//me:s3cret@127.0.0.1/name?password=s3cret", "there is no ledger"),
     ],
 )
 def test_an_address_that_cannot_be_opened_is_named_without_its_password(url, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    refuse_to_wait(monkeypatch)
     with pytest.raises(UserError, match=said) as caught:
         Ledger.open(url, create=False)
+    assert "s3cret" not in str(caught.value)
+
+
+def refuse_to_wait(monkeypatch):
+    monkeypatch.setattr(database.time, "sleep", lambda seconds: pytest.fail("waited"))
+
+
+def test_what_a_server_refuses_for_good_is_said_at_once(postgres, postgres_server, monkeypatch):
+    Ledger.open(postgres).close()
+    user = postgres_server.new_user()
+    refuse_to_wait(monkeypatch)
+    for url, said in (
+        (postgres.replace("tests:secret", f"{user}:wrong"), "password authentication failed"),
+        (postgres.replace("tests:secret", "nobody:secret"), 'role "nobody" does not exist'),
+        (postgres.replace("@/postgres", "@/missing"), 'database "missing" does not exist'),
+    ):
+        with pytest.raises(UserError, match=rf"^postgresql\S*: cannot be opened as a ledger \(.*{said}"):
+            Ledger.open(url)
+
+
+def test_a_server_that_is_away_while_a_ledger_is_opened_is_waited_for(postgres, postgres_server, monkeypatch, caplog):
+    """It neither listens nor has a socket, as while it restarts."""
+    caplog.set_level("INFO", logger="diffcredit")
+    Ledger.open(postgres).close()
+    monkeypatch.setattr(database, "PAUSE", 0.05)
+    postgres_server.stop()
+    with ThreadPoolExecutor(1) as others:
+        starting = others.submit(lambda: (wait_until(lambda: caplog.records), postgres_server.start()))
+        with pytest.warns(DiffcreditWarning, match=r"\?host=\S*: is away \(.*; trying"):
+            ledger = Ledger.open(postgres, create=False)
+        starting.result()
+    assert ledger.studies() == {}
+    ledger.close()
+    assert [each.getMessage() for each in caplog.records] == ["ledger away", "ledger back"]
+
+
+def test_a_server_that_shuts_down_while_a_ledger_is_opened_is_waited_for(postgres, postgres_server, caplog):
+    """It still listens and refuses new sessions, with SQLSTATE 57P03, until the last session has ended."""
+    with Ledger.open(postgres) as ledger, ThreadPoolExecutor(1) as others:
+        last = ledger._database.engine.connect()
+        postgres_server.control("stop", "-m", "smart", "--no-wait")
+
+        def restart():
+            wait_until(lambda: caplog.records)
+            last.close()
+            ledger.close()
+            wait_until(lambda: not (postgres_server.folder / "data" / "postmaster.pid").exists())
+            postgres_server.start()
+
+        restarting = others.submit(restart)
+        with pytest.warns(DiffcreditWarning, match=r"is away \(.*shutting down"):
+            Ledger.open(postgres).close()
+        restarting.result()
+
+
+def test_a_server_that_never_answers_is_an_error_after_a_while(monkeypatch):
+    monkeypatch.setattr(database, "AWAY", 0.0)
+    with pytest.raises(DiffcreditError, match=r"me:\*\*\*@127\.0\.0\.1:1/name: .*[Cc]onnection refused") as caught:
+        Ledger.open("postgresql+psycopg://me:s3cret@127.0.0.1:1/name", create=False)
     assert "s3cret" not in str(caught.value)
 
 

@@ -21,6 +21,7 @@ The room's files, in the order in which to read them:
 ``chain``       the hashes that reveal a change made behind the ledger's back, and their audit
 ``claims``      who works on which evaluation now
 ``database``    connecting, transactions, locks, waiting for a server; what SQLite and PostgreSQL need
+``away``        whether a server that cannot be reached will come back
 ``tables``      the schema; ``migrations`` brings older ledgers to it
 ``archive``     a study as one file
 ``game``        evaluations as an estimator's table; ``clock``: how much time they took

@@ -4,6 +4,7 @@ import logging
 import random
 import sqlite3
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +12,11 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, func, insert, inspect, make_url, select, text
 from sqlalchemy import event as engine_event
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    InterfaceError,
-    NoSuchModuleError,
-    OperationalError,
-    SQLAlchemyError,
-)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import tables
+from diffcredit.ledger.away import away_while_opening, session_ended
 from diffcredit.ledger.migrations import migrate
 from diffcredit.util.artifacts import canonical_json
 from diffcredit.util.events import event
@@ -70,17 +65,21 @@ class Database:
         elif file is not None and not file.exists():
             raise NoLedger(f"{name}: there is no ledger")
         engine = _engine(address, name)
+        database = cls(engine, name)
+
+        def prepare(connection: Connection) -> None:
+            _prepare_schema(connection, create)
+
         try:
-            with engine.execution_options(writes=create).begin() as connection:
-                _prepare_schema(connection, create)
+            database._repeated(engine.execution_options(writes=create), prepare, opening=True)
         except (SQLAlchemyError, ValueError) as error:  # ValueError: a row with invalid JSON
             engine.dispose()
             reason = error.orig if isinstance(error, DBAPIError) else error
             raise UserError(f"{name}: cannot be opened as a ledger ({without_passwords(str(reason))})") from error
-        except UserError as error:
+        except DiffcreditError:
             engine.dispose()
-            raise type(error)(f"{name}: {error}") from error
-        return cls(engine, name)
+            raise
+        return database
 
     def read(self, action: Callable[[Connection], T]) -> T:
         """Return ``action(connection)`` of one state of the ledger, whatever is committed meanwhile."""
@@ -107,7 +106,7 @@ class Database:
     def _is_file(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
-    def _repeated(self, engine: Engine, action: Callable[[Connection], T]) -> T:
+    def _repeated(self, engine: Engine, action: Callable[[Connection], T], *, opening: bool = False) -> T:
         began, away = time.monotonic(), False
         end = began + (0.0 if self._is_file else AWAY)
         while True:
@@ -117,15 +116,17 @@ class Database:
             except UserError as error:
                 raise type(error)(f"{self.name}: {error}") from error
             except DBAPIError as error:
-                # a session that the server has ended may show as an error of any class
-                if not (error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)):
+                if not (away_while_opening(self.engine, error) if opening else session_ended(error)):
                     raise
-                reason = " ".join(str(error.orig).split())
+                reason = without_passwords(" ".join(str(error.orig).split()))
                 if time.monotonic() >= end:
                     raise DiffcreditError(f"{self.name}: {reason}") from error
                 if not away:
                     away = True
                     event("ledger away", level=logging.WARNING, ledger=self.name, error=reason)
+                    if opening:  # nothing was shown yet, and a wrong port looks the same
+                        waited = f"{self.name}: is away ({reason}); trying for {AWAY:.0f} seconds"
+                        warnings.warn(waited, DiffcreditWarning, stacklevel=4)
                 time.sleep(PAUSE)
             else:
                 if away:
