@@ -19,6 +19,7 @@ ROOMS = (
     "util",
     "contributions",
     "coalitions",
+    "proofs",
     "ledger",
     "credit",
     "diffusion",

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.ledger import Entry, Evaluation, Ledger, NonDeterminism, PropertyRecord, RecipeRecord, Value
+from diffcredit.proofs.rows import next_hash
 
 OpenLedger = Callable[[], Ledger]
 
@@ -264,6 +265,26 @@ def check_entries_are_added_where_their_check_agrees(open_ledger: OpenLedger) ->
         assert ledger.entries(STUDY, "unheard") == []
         found = ledger.audit(STUDY, before)
         assert (found.problems, found.rows) == ((), 4 + 2 + 3 + 1)
+
+
+def check_entries_that_belong_together(open_ledger: OpenLedger) -> None:
+    """An entry's followers stand right behind it, or nothing is entered at all."""
+    first, second = (Entry(kind, "a", {"r": "0.3"}, "2026-01-31T12:00:00+00:00") for kind in ("payout", "proof"))
+
+    def refuses(known: list[Entry], evaluated: bool) -> bool:
+        raise UserError("not now")
+
+    with open_ledger() as ledger:
+        register(ledger)
+        before = ledger.head(STUDY)
+        _expect(UserError, ["not now"], lambda: ledger.enter(STUDY, first, refuses, [second]))
+        assert not ledger.enter(STUDY, first, lambda known, evaluated: False, [second])
+        assert ledger.head(STUDY) == before
+        assert ledger.enter(STUDY, first, lambda known, evaluated: True, [second])
+        heads = [ledger.entries(STUDY, each.kind)[0].head for each in (first, second)]
+        assert heads[0] == next_hash(before.hash, "entry", first.row)
+        assert heads[1] == next_hash(heads[0], "entry", second.row) == ledger.head(STUDY).hash
+        assert ledger.audit(STUDY, before.hash).problems == ()
 
 
 def check_a_task_is_claimed_once(open_ledger: OpenLedger) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from diffcredit.cli.console import complain
 from diffcredit.cli.export import restore
+from diffcredit.cli.keys import keys
 from diffcredit.cli.options import with_shared_options
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.util.events import event
@@ -30,6 +31,7 @@ for command in COMMANDS:
     function = getattr(import_module(f"diffcredit.cli.{command}"), command)
     app.command()(function if command in ("demo", "init") else with_shared_options(function))
 app.command("import")(restore)
+app.add_typer(keys)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,13 +1,12 @@
-"""The chain, which makes the ledger tamper-evident, and its audit. Each row of a study has a hash, in order of writing:
+"""The chain, which makes the ledger tamper-evident, and its audit.
 
-    hash_k = SHA-256(hash_{k−1} ‖ canonical JSON of row k's kind and content),   hash_0 the empty text
-
-The last hash, the *head*, covers all rows: whoever noted it can later find out whether a row was changed, removed,
-inserted or moved. A row's content refers to other rows by name, or by number in the chain, and never by the database's
-own keys, so that a study has the same hashes in every ledger. This definition must never change.
+Each row of a study has a hash, in order of writing, which follows from the row before it and its own content
+(:mod:`diffcredit.proofs.rows`). The last hash, the *head*, covers all rows: whoever noted it can later find out whether
+a row was changed, removed, inserted or moved. A row's content refers to other rows by name, or by number in the chain,
+and never by the database's own keys, so that a study has the same hashes in every ledger. This definition must never
+change.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from sqlalchemy import Connection, Row, Select, Table, and_, func, insert, inspe
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.ledger import tables
-from diffcredit.util.artifacts import canonical_json
+from diffcredit.proofs.rows import next_hash
 
 TABLES: dict[str, Table] = {
     "study": tables.studies,
@@ -48,11 +47,6 @@ class Head:
 
     number: int
     hash: str
-
-
-def next_hash(previous: str, kind: str, content: Mapping[str, Any]) -> str:
-    """Return the hash of a row that follows one with the hash ``previous``."""
-    return hashlib.sha256((previous + canonical_json({"kind": kind, "row": content})).encode()).hexdigest()
 
 
 def head_of(connection: Connection, study_id: int) -> Head:

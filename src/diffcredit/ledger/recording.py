@@ -91,14 +91,14 @@ def _refuse_changed(kind: str, name: str, old: dict[str, Any], new: dict[str, An
         raise UserError(changed_settings(kind, name, lines))
 
 
-def enter(connection: Connection, study: str, entry: Entry, check: EntryCheck) -> bool:
-    """Add an entry if ``check`` says so; return whether it was added. See :meth:`Ledger.enter`."""
+def enter(connection: Connection, study: str, entry: Entry, check: EntryCheck, then: Sequence[Entry] = ()) -> bool:
+    """Add an entry, and others behind it, if ``check`` says so; return whether it did. See :meth:`Ledger.enter`."""
     study_id = reading.study_key(connection, study)
     evaluated = first_evaluation(connection, study_id) is not None
     if not check(reading.entries(connection, study, entry.kind), evaluated):
         return False
-    link = _insert(connection, "entry", entry.row, study_id=study_id)
-    append(connection, study_id, head_of(connection, study_id), [link])
+    links = [_insert(connection, "entry", each.row, study_id=study_id) for each in (entry, *then)]
+    append(connection, study_id, head_of(connection, study_id), links)
     return True
 
 

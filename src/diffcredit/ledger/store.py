@@ -1,7 +1,7 @@
 """The class :class:`Ledger`, through which all other rooms read and write the record. What happens within a transaction
 stands in ``recording``, ``reading`` and ``claims``."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -66,13 +66,14 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Enter a property, or check that the one already there is the same."""
         self._database.write(lambda connection: recording.register(connection, study, prop))
 
-    def enter(self, study: str, entry: Entry, check: EntryCheck) -> bool:
-        """Add an entry to a study, which must be registered; return whether it was added.
+    def enter(self, study: str, entry: Entry, check: EntryCheck, then: Sequence[Entry] = ()) -> bool:
+        """Add an entry to a study, which must be registered; return whether it was added. The entries ``then`` follow
+        it in the chain, with nothing between them.
 
         ``check`` is given the study's entries of the same kind, and whether the study has evaluations, while nobody
         else writes. It returns whether to add this one, or raises a UserError to refuse it.
         """
-        return self._database.write(lambda connection: recording.enter(connection, study, entry, check))
+        return self._database.write(lambda connection: recording.enter(connection, study, entry, check, then))
 
     def entries(self, study: str, kind: str) -> list[Entry]:
         """Return a study's entries of one kind, in the order in which they were entered."""

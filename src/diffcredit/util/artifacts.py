@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from diffcredit.errors import DiffcreditError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @contextmanager
@@ -78,15 +78,16 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_arrays(path: Path, arrays: "Mapping[str, NDArray[Any]]") -> None:
     """Write named arrays as one safetensors file."""
+    import numpy as np  # here, because checking a statement needs none
     from safetensors.numpy import save_file
 
     with atomic_file(path) as temporary:
         save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, temporary)
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> "dict[str, NDArray[Any]]":
     from safetensors.numpy import load_file
 
     with intact(path):
@@ -114,8 +115,10 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
-def fingerprint_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+def fingerprint_arrays(arrays: "Mapping[str, NDArray[Any]]") -> str:
     """Return the SHA-256 of named arrays: names, types, shapes and bytes, in the order of the names."""
+    import numpy as np
+
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
