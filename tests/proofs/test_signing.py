@@ -118,7 +118,11 @@ def test_openssl_verifies_it(key, tmp_path):
     (tmp_path / "message").write_bytes(SIGNED.message)
     (tmp_path / "signature").write_bytes(bytes.fromhex(made["signature"]))
     said = subprocess.run(
-        [OPENSSL, *"pkeyutl -verify -pubin -rawin -in message -sigfile signature -inkey".split(), public(key)],
+        [
+            OPENSSL,
+            *["pkeyutl", "-verify", "-pubin", "-rawin", "-in", "message", "-sigfile", "signature", "-inkey"],
+            public(key),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
