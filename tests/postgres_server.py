@@ -17,7 +17,7 @@ def binaries() -> Path | None:
     """Where ``initdb`` and ``pg_ctl`` are; Debian keeps them off the path."""
     found = shutil.which("initdb")
     if found:
-        return Path(found).parent
+        return Path(found).resolve().parent  # where pg_dump is too
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     return folders[-1].parent if folders else None
 
@@ -52,6 +52,11 @@ class Server:
             connection.execute(text("SELECT pg_reload_conf()"))
         engine.dispose()
         return name
+
+    @staticmethod
+    def as_user(url: str, name: str) -> str:
+        """``url`` for one of the new users."""
+        return url.replace("//tests:secret@", f"//{name}:{name}@")
 
     def start(self) -> None:
         options = f"-c listen_addresses='' -c unix_socket_directories={self.folder} -c fsync=off"

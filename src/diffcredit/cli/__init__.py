@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 COMMANDS = (  # each is a function in the file of its name
     *("demo", "init", "plan", "pilot", "run", "measure", "baselines", "explain"),
-    *("validate", "status", "credits", "compare", "report", "payout", "statements", "verify", "export"),
+    *("validate", "status", "credits", "compare", "report", "payout", "statements", "verify", "export", "roles"),
 )
 for command in COMMANDS:
     function = getattr(import_module(f"diffcredit.cli.{command}"), command)

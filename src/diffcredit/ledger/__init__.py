@@ -22,6 +22,7 @@ The room's files, in the order in which to read them:
 ``claims``      who works on which evaluation now
 ``database``    connecting, transactions, locks, waiting for a server; what SQLite and PostgreSQL need
 ``away``        whether a server that cannot be reached will come back
+``roles``       what a team's users may do, in PostgreSQL
 ``tables``      the schema; ``migrations`` brings older ledgers to it
 ``archive``     a study as one file
 ``game``        evaluations as an estimator's table; ``clock``: how much time they took

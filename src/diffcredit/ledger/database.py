@@ -26,6 +26,7 @@ AWAY = 120.0  # seconds for which a server may be away
 PAUSE = 0.5  # seconds between two attempts to reach it
 LOCKED = 60  # seconds to wait for a lock of SQLite
 CREATION = 0x6469666663726564  # PostgreSQL's advisory lock for creating a ledger; any fixed number of our own
+NOT_ALLOWED = "42501"  # SQLSTATE insufficient_privilege
 MOST_IDLE = 10
 """Seconds for which a client of PostgreSQL may be silent within a transaction.
 
@@ -116,6 +117,10 @@ class Database:
             except UserError as error:
                 raise type(error)(f"{self.name}: {error}") from error
             except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", None) == NOT_ALLOWED:
+                    raise UserError(
+                        f"{self.name}: {error.orig}; diffcredit roles lets its owner grant rights"
+                    ) from error
                 if not (away_while_opening(self.engine, error) if opening else session_ended(error)):
                     raise
                 reason = without_passwords(" ".join(str(error.orig).split()))
