@@ -32,8 +32,8 @@ def process(database, tmp_path):
     prepare(database)
     with ExitStack() as drivers:
 
-        def started(hold="", lease=60.0, value=0.0):
-            command = [sys.executable, cooperating.__file__, database, tmp_path, hold, lease, value]
+        def started(hold="", lease=60.0, value=0.0, within=()):
+            command = [*within, sys.executable, cooperating.__file__, database, tmp_path, hold, lease, value]
             process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
             drivers.callback(process.wait)
             drivers.callback(process.kill)
@@ -120,6 +120,27 @@ def test_a_driver_that_is_alive_keeps_what_it_holds(thread, database, tmp_path):
         other.result(1.5 * lease)
     (tmp_path / "go").touch()
     assert holder.result(60)[-1] == f"{HELD} done" not in other.result(60)
+    assert begun(tmp_path) == Counter(task.coalition for task in TASKS)
+    check_done_once(database)
+
+
+CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
+
+
+@on_sqlite
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or subprocess.run([*CONTAINER, "true"], capture_output=True).returncode != 0,
+    reason="no namespaces here",
+)
+def test_a_driver_in_a_container_does_not_take_over_from_a_live_one(thread, process, database, tmp_path):
+    """There the machine has the same name, and the live driver's process is not to be seen."""
+    holder = thread(hold=HELD)
+    wait_until(lambda: HELD in begun(tmp_path))
+    other = process(within=CONTAINER, lease=2.0)
+    wait_until(lambda: len(recorded(database)) == len(TASKS) - 1)  # the other did those behind HELD
+    (tmp_path / "go").touch()
+    assert holder.result(60)[-1] == f"{HELD} done"
+    assert other.wait(60) == 0
     assert begun(tmp_path) == Counter(task.coalition for task in TASKS)
     check_done_once(database)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from diffcredit.execution.holders import is_gone
 from diffcredit.ledger import Ledger, claims
 
 from .contract import RECIPE, STUDY, register
@@ -77,3 +78,34 @@ def test_taking_over_is_told_and_giving_back_is_not(ledger, clock, caplog):
         ("claim taken over", "b", "c"),
         ("claim taken over", "c", "d"),
     ]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "expires = 'soon'",
+        "expires = x'00'",
+        "expires = 9e999",
+        "holder = x'ff00'",
+        "holder = char(27) || '[2J' || char(10)",
+        "holder = 'a:99999999999999999999999:b'",
+        "holder = ''",
+        "token = 'first'",
+        "token = 9223372036854775807",
+        "token = -1",
+    ],
+)
+def test_a_damaged_claim_holds_nobody_up_and_ends_no_command(ledger, damage):
+    """Claims are no part of the record: a damaged one is worth nothing."""
+    assert ledger.claim(*TASK, "a:1:x", 60)
+    with ledger._database.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE claims SET {damage}")
+    assert all(isinstance(each.holder, str) for each in ledger.claims(STUDY))
+    now = claims.time.time()
+    taken = ledger.claim(*TASK, "b:2:x", 60, is_gone) or ledger.claim(*TASK, "b:2:x", 60, lambda _: True)
+    assert ledger.renew([taken], 60) == [taken]
+    (current,) = ledger.claims(STUDY)
+    assert current.holder == "b:2:x"
+    assert 0 < current.seconds_left <= 61 + claims.time.time() - now
+    ledger.release([taken])
+    assert ledger.claims(STUDY) == []

@@ -6,17 +6,15 @@ only paused, such as a laptop that slept, may bring its result late; the ledger 
 """
 
 import logging
-import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.execution import EvaluatorFactory, Executor, Task
-from diffcredit.execution.tasks import worker_name
+from diffcredit.execution.holders import is_gone, new_holder
 from diffcredit.ledger import Claim, Evaluation, Ledger, NonDeterminism
 from diffcredit.ledger.clock import Clock
 from diffcredit.util.events import event
@@ -45,7 +43,7 @@ class Driver:
     ) -> None:
         self._ledger, self._study, self._recipe = ledger, study, recipe
         self._on_recorded, self._mark, self._lease = on_recorded, mark, lease
-        self._holder = f"{worker_name()}:{uuid.uuid4().hex[:8]}"
+        self._holder = new_holder()
         self._held: dict[tuple[str, int], Claim] = {}
         self._lock = threading.Lock()  # of self._held, which another thread reads
         self._finished = threading.Event()
@@ -84,7 +82,7 @@ class Driver:
                 postponed[task] = time.monotonic() + AGAIN * self._lease
 
     def _claim(self, task: Task) -> bool:
-        claim = self._ledger.claim(self._study, self._recipe, *task.key, self._holder, self._lease, _gone)
+        claim = self._ledger.claim(self._study, self._recipe, *task.key, self._holder, self._lease, is_gone)
         if claim is None:
             return False
         with self._lock:
@@ -162,17 +160,3 @@ class Driver:
                     if claim not in kept and self._held.get(key) == claim:
                         del self._held[key]
                         event("claim lost", recipe=self._recipe, coalition=claim.coalition, replicate=claim.replicate)
-
-
-def _gone(holder: str) -> bool:
-    """Return whether a driver of this machine no longer runs: its claims need not expire first."""
-    machine, pid, _ = holder.rsplit(":", 2)
-    if os.name != "posix" or worker_name(int(pid)) != f"{machine}:{pid}":
-        return False
-    try:
-        os.kill(int(pid), 0)  # only checks
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # somebody else's process
-        pass
-    return False

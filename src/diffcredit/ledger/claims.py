@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
 from diffcredit.ledger import tables
 from diffcredit.ledger.reading import done_row, has_table, recipe_key, study_key
@@ -21,6 +21,8 @@ from diffcredit.util.events import event
 LONGEST_LEASE = 600.0
 """The longest time for which a claim is valid, in seconds. An expiry further away was written by a clock that has been
 put back since, and counts as past."""
+
+MOST_TOKENS = 2**31 - 1  # PostgreSQL's largest integer
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,15 @@ def claim(
     if done_row(connection, **row) is not None:
         return None
     now = _now(connection)
-    old = connection.execute(select(tables.claims).filter_by(**row)).one_or_none()
+    there = connection.execute(select(tables.claims).filter_by(**row)).one_or_none()
+    old = there if there is not None and _intact(there) else None  # a damaged claim holds nobody up
     if old is not None and now < old.expires <= now + LONGEST_LEASE and old.holder != holder and not gone(old.holder):
         return None
     if old is not None and old.expires and old.holder != holder:  # a released claim has expiry 0
         event("claim taken over", coalition=coalition, replicate=replicate, holder=holder, before=old.holder)
     token = 1 if old is None else old.token + 1
     new = {"token": token, "holder": holder, "expires": now + min(seconds, LONGEST_LEASE)}
-    if old is None:
+    if there is None:
         connection.execute(insert(tables.claims).values(**row, **new))
     else:
         connection.execute(update(tables.claims).filter_by(**row).values(**new))
@@ -98,7 +101,15 @@ def current(connection: Connection, study: str) -> list[CurrentClaim]:
         .where(tables.recipes.c.study_id == study_id, table.expires > now, table.expires <= now + LONGEST_LEASE)
         .order_by(tables.recipes.c.id, table.holder, table.coalition, table.replicate)
     )
-    return [CurrentClaim(*task, expires - now) for *task, expires in connection.execute(query)]
+    found = connection.execute(query.add_columns(table.token)).all()
+    return [CurrentClaim(*row[:4], row.expires - now) for row in found if _intact(row)]
+
+
+def _intact(row: Row) -> bool:
+    """Return whether a claim is as it was written: SQLite keeps what is no text or number in any column."""
+    is_text = isinstance(row.holder, str) and isinstance(row.coalition, str)
+    is_number = isinstance(row.replicate, int) and isinstance(row.expires, float | int)
+    return is_text and is_number and isinstance(row.token, int) and 0 <= row.token < MOST_TOKENS
 
 
 def _is(claim: Claim) -> ColumnElement[bool]:
