@@ -75,7 +75,7 @@ def test_no_number_is_too_large_for_a_process():
 @on_linux
 def test_nobody_shares_a_place_that_is_not_known(monkeypatch):
     names = set()
-    monkeypatch.setattr(holders.os, "readlink", lambda path: (_ for _ in ()).throw(FileNotFoundError(path)))
+    monkeypatch.setattr(holders.Path, "readlink", lambda path: (_ for _ in ()).throw(FileNotFoundError(path)))
     for _ in range(2):
         holders._here.cache_clear()
         names.add(holders._here())

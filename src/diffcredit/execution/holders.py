@@ -45,7 +45,7 @@ def _here() -> str:
         return platform.node()
     try:
         start = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-        place = hashlib.sha256((start + os.readlink("/proc/self/ns/pid")).encode()).hexdigest()[:8]
+        place = hashlib.sha256((start + str(Path("/proc/self/ns/pid").readlink())).encode()).hexdigest()[:8]
     except (OSError, ValueError):
         place = secrets.token_hex(4)
     return f"{platform.node()}@{place}"
