@@ -61,7 +61,10 @@ def test_from_a_run_to_a_statement_that_verifies(diffcredit, tmp_path):
         assert len(found["images"]) == found["row"]["images_used"] == 6
         digests = sorted(image["sha256"] for image in found["images"])
         assert hashlib.sha256("\n".join(digests).encode()).hexdigest() == found["row"]["works"]
-        assert "rows, all unchanged" in diffcredit.printed(*found["check"].split()[1:2], file, "--head", found["head"])
+        assert "rows, all unchanged" in diffcredit.printed("verify", file, "--head", found["head"])
+        own, originals = tmp_path / "results" / "statements" / f"{name}.json", tmp_path / "images" / name
+        said = diffcredit.printed("check", own, "--images", originals, "--head", found["head"])
+        assert said.count(f" is {originals}") == 6
     # the run goes on, and the head on a statement still holds
     diffcredit.printed("run", change(tmp_path, {"stop.evaluations": 9}), "--workers", 1)
     assert "all unchanged" in diffcredit.printed("verify", file, "--head", found["head"])
@@ -269,8 +272,9 @@ def test_the_same_study_gives_the_same_bytes(diffcredit, tmp_path, policy):
         diffcredit.printed("payout", file, "--pool", "1000.00")
         diffcredit.printed("statements", file)
         made = recorded_payout(Study.load(file))
-        # times, and what follows from them: heads of the ledger
-        own = (made.head, made.payout.head, made.payout.created, made.payout.entered)
+        # times, salts, and what follows from them: heads of the ledger, and paths to them
+        own = [made.head, made.payout.head, made.payout.created, made.payout.entered, made.previous]
+        own += [each for row in made.payout.rows for each in (row.salt, *made.proof(row.contributor)["path"])]
         files = {}
         for path in sorted((folder / "results").rglob("*.*")):
             if path.suffix in (".csv", ".html", ".json"):

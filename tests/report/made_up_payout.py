@@ -3,15 +3,22 @@
 from decimal import Decimal
 from typing import Any
 
-from diffcredit.payout.paying import Recorded
+from diffcredit.payout.recorded import Recorded
 from diffcredit.payout.records import Payout, Row
 from diffcredit.study.policy import PolicySection
 
-HEAD = "b0" * 32
+PREVIOUS = "b0" * 32
 
 
 def policy(**changes: Any) -> dict[str, Any]:
-    stated = {"property": "colourfulness", "fixed": "images", "merit": "help", "r": "0.4", "currency": "EUR"}
+    stated = {
+        "property": "colourfulness",
+        "fixed": "images",
+        "merit": "help",
+        "r": "0.4",
+        "currency": "EUR",
+        "minimum": 250,
+    }
     return PolicySection.model_validate(stated | changes).terms
 
 
@@ -36,6 +43,7 @@ def row(contributor: str, **changes: Any) -> Row:
         "worth": 3.0,
         "overtaken": 0.125,
         "reason": "",
+        "salt": "9c" * 16,
     }
     money = {"fixed": "200.00", "merit": "300.00", "amount": "500.00", "amount_low": "450.00", "amount_high": "560.00"}
     money |= {"opening": "7.25", "carried": "0.00", "paid": "507.25"}
@@ -108,4 +116,7 @@ def payout(rows: tuple[Row, ...] | None = None, **changes: Any) -> Payout:
 
 
 def recorded(made: Payout | None = None) -> Recorded:
-    return Recorded(payout() if made is None else made, HEAD)
+    return Recorded(payout() if made is None else made, PREVIOUS)
+
+
+HEAD = recorded().head

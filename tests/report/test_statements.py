@@ -21,14 +21,14 @@ from diffcredit.report.calculation import steps
 from diffcredit.report.statements import Statement, file_names, render_statement, statement_json
 
 from .made_up import HOSTILE, Page
-from .made_up_payout import HEAD, payout, policy, row, three
+from .made_up_payout import HEAD, payout, policy, recorded, row, three
 
 CHROMIUM = shutil.which("chromium")
 
 
 def statement(made=None, name="Ann"):
     made = made or payout()
-    return Statement(made, made.row(name), HEAD, "study.yaml")
+    return Statement(recorded(made), made.row(name), "study.yaml", "ann.json")
 
 
 def words(made=None, name="Ann"):
@@ -113,6 +113,7 @@ def test_a_statement_says_what_was_paid_why_and_how_to_check_it():
         "10 of your images were used, of 12 that you gave. Not used: 2 held out to measure the model.",
         "on 2026-01-01, 08:00 UTC, before the ledger’s first evaluation",
         f"diffcredit verify study.yaml --head {HEAD}",
+        "diffcredit check ann.json checks this statement’s JSON file on your machine",
         "Licence 3.1",
         "If you object: write to us.",
         "Acme Ltd · Acme Paint 2 · 2026-Q1",
@@ -163,7 +164,7 @@ def test_the_json_has_the_page_s_numbers():
         HEAD,
     )
     assert data["row"]["amount"] == "420.00"
-    assert data["sums"] == {"weight": 10, "weights": 50, "worths": 4.0}
+    assert (data["payout"]["weights"], data["payout"]["worths"]) == (50, 4.0)
     assert "rows" not in data["payout"]
     assert data["payout"]["contributors"] == 3
     assert "images" not in data
@@ -190,7 +191,8 @@ def test_taxes_are_shown_and_change_nothing_else():
 def test_the_command_is_one_that_a_reader_can_paste():
     """Whatever the payer's study file is called, a shell takes it as one file's name."""
     for name in ("study.yaml", "our study.yaml", "x; echo stolen #.yaml", "$(id).yaml", "it's.yaml"):
-        made = Statement(payout(), payout().row("Ann"), HEAD, name)
+        made = Statement(recorded(), payout().row("Ann"), name, name)
+        assert shlex.split(made.own_command) == ["diffcredit", "check", name]
         assert shlex.split(made.command) == ["diffcredit", "verify", name, "--head", HEAD]
         assert html.escape(made.command, quote=False) in html.unescape(render_statement(made)).replace("&", "&amp;")
 
@@ -200,13 +202,13 @@ def test_hostile_texts_are_only_text():
         rows = (replace(three()[0], contributor=name, accounts=HOSTILE, reason=name), *three()[1:])
         texts = dict.fromkeys(("payer", "model", "licence", "objections"), name)
         made = payout(rows, study=name, texts=texts, title=name, explanations={name: name}, despite=name, verdict=name)
-        page = Page(render_statement(Statement(made, made.rows[0], HEAD, name)))
+        page = Page(render_statement(Statement(recorded(made), made.rows[0], name, name)))
         plain = Page(render_statement(statement()))
         assert not page.all("script")
         assert not page.all("img")
         assert page.contents["style"] == plain.contents["style"]
         assert not any(each.startswith("on") for _, attributes in page.elements for each in attributes)
-        assert json.loads(statement_json(Statement(made, made.rows[0], HEAD, name)))["contributor"] == name
+        assert json.loads(statement_json(Statement(recorded(made), made.rows[0], name, name)))["contributor"] == name
 
 
 @given(st.lists(st.text(min_size=1, max_size=80), unique=True, min_size=1, max_size=30))
@@ -243,7 +245,7 @@ def test_a_statement_fits_a_phone_and_one_sheet_of_paper(tmp_path):
     made = payout(rows, texts=texts, **late)
     tax = Tax(Decimal("0.3"), "United States", "W-8BEN", "1042-S")
     file = tmp_path / "ann.html"
-    page = render_statement(Statement(made, made.rows[0], HEAD, "study.yaml", tax=tax))
+    page = render_statement(Statement(recorded(made), made.rows[0], "study.yaml", "ann-mary.json", tax=tax))
     file.write_text(page, encoding="utf-8")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

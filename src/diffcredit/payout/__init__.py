@@ -17,6 +17,8 @@ pool by it, exactly to the coin, says how sure each amount is, and is recorded i
 ``csv_files``     tables that the payer hands in
 ``taxes``         what the payer withholds, which is no part of the record
 ``paying``        a payout, step by step
+``shares``        what each contributor's two parts follow from
 ``records``       a payout as the ledger keeps it
+``recorded``      a payout in the ledger, with the proofs of its statements
 ================  ===========================================================================
 """

@@ -9,12 +9,12 @@ The ledger keeps the payout with all that it follows from; its files can be writ
 """
 
 import re
-from dataclasses import dataclass
+import secrets
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diffcredit.errors import UserError, located
+from diffcredit.errors import DiffcreditError, UserError, located
 from diffcredit.execution.tasks import utc_now
 from diffcredit.ledger import Entry, Ledger
 from diffcredit.payout.balances import opening_balances, read_balances, settle
@@ -23,8 +23,10 @@ from diffcredit.payout.certainty import Certainty, certainty
 from diffcredit.payout.earnings import Earnings, earnings, exact
 from diffcredit.payout.merit import merits_of
 from diffcredit.payout.reasons import reasons
+from diffcredit.payout.recorded import Recorded, proof_of
 from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.works import Given, given_works
+from diffcredit.proofs.statements import KIND as PROOF
 from diffcredit.study.entered import enter_policy
 from diffcredit.study.policy import PolicySection, money, plain_text
 from diffcredit.util.decimals import exactly
@@ -37,6 +39,7 @@ KIND = "payout"
 UNTESTED = "Nobody has tested these estimates against models that were retrained from scratch."
 ONE = "study"  # the period of a study that pays once
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+SALT = 16  # bytes
 MOST_COINS = 10**11  # of a pool; see `earnings`
 
 
@@ -85,7 +88,7 @@ def pay(
         # As late as can be: a payout that was interrupted before has fixed nothing.
         entered = enter_policy(study, ledger, basis.policy, basis.where)
         made = _payout(study, basis, entered, period, amount, sure, despite, rows, ledger)
-        _enter(study, ledger, made, [each.head for each in before])
+        _enter(study, ledger, made, [each.previous for each in before])
     return made
 
 
@@ -137,17 +140,16 @@ def _decimals(amount: Decimal) -> int:
     return -int(amount.as_tuple().exponent)
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A payout of the ledger, and the study's ``head`` just after it, which covers it."""
-
-    payout: Payout
-    head: str
-
-
 def payouts(study: "Study", ledger: Ledger) -> list[Recorded]:
-    """Return a study's payouts, oldest first."""
-    return [Recorded(Payout.of(entry.content), entry.head) for entry in ledger.entries(study.name, KIND)]
+    """Return a study's payouts, oldest first. Refuse one whose proof is not behind it."""
+    found = [Recorded(Payout.of(entry.content), entry.head) for entry in ledger.entries(study.name, KIND)]
+    proofs = {entry.name: entry.head for entry in ledger.entries(study.name, PROOF)}
+    for each in found:
+        if proofs.get(each.payout.period) != each.head:
+            raise DiffcreditError(
+                f"{study.file}: the payout of {each.payout.period} has no proof behind it in the ledger, or another one"
+            )
+    return found
 
 
 def recorded_payout(study: "Study", period: str | None = None) -> Recorded:
@@ -185,7 +187,7 @@ def _refuse_verdict(basis: Basis, despite: str) -> None:
 
 
 def _enter(study: "Study", ledger: Ledger, made: Payout, before: list[str]) -> None:
-    """Record a payout, unless there are others now than those whose heads stand in ``before``."""
+    """Record a payout with its proof, unless there are others now than those whose heads stand in ``before``."""
 
     def check(known: list[Entry], evaluated: bool) -> bool:
         if made.period.lower() in [entry.name.lower() for entry in known]:  # by another process, meanwhile
@@ -194,7 +196,8 @@ def _enter(study: "Study", ledger: Ledger, made: Payout, before: list[str]) -> N
             raise UserError(f"--period: {known[-1].name!r} was paid at the same time; run this payout again")
         return True
 
-    ledger.enter(study.name, Entry(KIND, made.period, made.content, made.created), check)
+    entry = Entry(KIND, made.period, made.content, made.created)
+    ledger.enter(study.name, entry, check, [proof_of(made)])
 
 
 def _row(basis: Basis, i: int, earned: Earnings, sure: Certainty, opening: Decimal, works: Given) -> Row:
@@ -232,6 +235,7 @@ def _row(basis: Basis, i: int, earned: Earnings, sure: Certainty, opening: Decim
         paid=settled.paid,
         overtaken=None if sure.overtaken[i] != sure.overtaken[i] else float(sure.overtaken[i]),
         reason=reasons(basis, i, earned, opening, settled),
+        salt=secrets.token_hex(SALT),
     )
 
 

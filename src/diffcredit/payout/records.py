@@ -67,6 +67,8 @@ class Row:
     """The probability that the next contributor in rank in truth helps more; None for the last."""
     reason: str
     """Sentences: what changed the amount beside the two rules; empty where nothing did."""
+    salt: str
+    """Random hexadecimal digits, without which others could guess the row from its hash."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Payout:
     @property
     def content(self) -> dict[str, Any]:
         """JSON values, from which :meth:`of` makes the same payout again."""
-        return {"format": FORMAT, **_plain(asdict(self))}
+        return {"format": FORMAT, **plain(asdict(self))}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
@@ -183,9 +185,10 @@ def _check_sums(payout: Payout) -> None:
         raise ValueError("the amounts do not sum to the pool")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a record's value as JSON has it; amounts are texts."""
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: plain(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return str(value) if isinstance(value, Decimal) else value

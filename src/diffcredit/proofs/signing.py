@@ -112,14 +112,13 @@ def verified(content: Mapping[str, Any], where: object) -> Signature:
             raise ValueError("another format")
         signed, raw = Signed(**content["signed"]), bytes.fromhex(content["public_key"])
         made = bytes.fromhex(content["signature"])
-        key = Ed25519PublicKey.from_public_bytes(raw)
-        lowered = content["public_key"] + content["signature"]
-        if lowered != (raw + made).hex():
+        key, message = Ed25519PublicKey.from_public_bytes(raw), signed.message
+        if content["public_key"] + content["signature"] != (raw + made).hex():
             raise ValueError("digits in another spelling")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DiffcreditError(f"{where}: is no signature of diffcredit, or a damaged one ({error})") from None
     try:
-        key.verify(made, signed.message)
+        key.verify(made, message)
     except InvalidSignature:
         raise DiffcreditError(f"{where}: the signature is not valid: what it vouches for was changed") from None
     return Signature(signed, PublicKey(raw))

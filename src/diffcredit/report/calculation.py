@@ -9,8 +9,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 from diffcredit.payout.records import Payout, Row
+from diffcredit.payout.shares import Shares, shares
 from diffcredit.report.numbers import number, plain
-from diffcredit.report.payout_words import fixed_rule, is_cut, money_format, part_by_merit
+from diffcredit.report.payout_words import fixed_rule, money_format, part_by_merit
 
 MOST_DIGITS = 17  # of a binary fraction
 
@@ -24,32 +25,6 @@ class Step:
     sum: str
     amount: Decimal
     legend: str = ""
-
-
-@dataclass(frozen=True)
-class Shares:
-    """What a contributor's two parts follow from: ``weight`` of all ``weights`` in the fixed part, ``worth`` of all
-    ``worths`` in the part that follows merit. Who is cut off from all payment has no part in either."""
-
-    weight: int
-    weights: int
-    worth: float
-    worths: Fraction
-    cut: bool
-
-
-def shares(payout: Payout, row: Row) -> Shares:
-    """Return what a contributor's parts follow from."""
-    kept = [each for each in payout.rows if not is_cut(payout, each)]
-    weights = sum(_weight(payout, each) for each in kept)
-    worths = sum((Fraction(each.worth) for each in kept), Fraction(0))
-    return Shares(_weight(payout, row), weights, row.worth, worths, is_cut(payout, row))
-
-
-def _weight(payout: Payout, row: Row) -> int:
-    if payout.policy["fixed"] == "equal":
-        return 1
-    return row.images_used if payout.policy["fixed"] == "images" or row.lots is None else row.lots
 
 
 def steps(payout: Payout, row: Row) -> tuple[Step, ...]:

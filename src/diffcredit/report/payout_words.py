@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from diffcredit.payout.records import Payout, Row
+from diffcredit.payout.shares import is_cut
 from diffcredit.report import numbers
 from diffcredit.report.money import NO_BREAK, MoneyFormat, percentage
 
@@ -85,11 +86,6 @@ def part_by_merit(payout: Payout) -> Decimal:
     """Return the part of the pool that follows merit: r, or nothing where nobody has merit."""
     merit = any(row.worth > 0 for row in payout.rows if not is_cut(payout, row))
     return payout.r if merit else Decimal(0)
-
-
-def is_cut(payout: Payout, row: Row) -> bool:
-    """Whether a contributor surely makes the model worse, and the policy cuts such contributors off."""
-    return payout.policy["negatives"] == "cut" and row.above_high < 0
 
 
 def confidence(payout: Payout) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from diffcredit.payout.paying import Recorded
+from diffcredit.payout.recorded import Recorded
 from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.table import payouts_csv
 from diffcredit.report import payout_words as words

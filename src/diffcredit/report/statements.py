@@ -19,22 +19,25 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from diffcredit.errors import UserError
-from diffcredit.payout.paying import ONE, Recorded
-from diffcredit.payout.records import Payout, Row
+from diffcredit.payout.paying import ONE
+from diffcredit.payout.recorded import Recorded, shared
+from diffcredit.payout.records import Payout, Row, plain
 from diffcredit.payout.taxes import Tax
+from diffcredit.proofs.statements import FORMAT, VERSION, statement_digest
 from diffcredit.report import payout_words as words
 from diffcredit.report import statement_words
-from diffcredit.report.calculation import shares, steps
+from diffcredit.report.calculation import steps
 from diffcredit.report.markup import bundled, source_hash, template
 from diffcredit.util.artifacts import write_text
 from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import shortened
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from diffcredit.contributions import Works
     from diffcredit.study.study import Study
 
-FORMAT, VERSION = "diffcredit statement", 1
 FOLDER = "statements"
 MANY = 100  # statements, from which writing them takes seconds
 LONGEST_NAME = 60  # characters of a file's name
@@ -46,15 +49,24 @@ _ODD = re.compile(rf"{_HASHED}|{_RESERVED}")
 
 @dataclass(frozen=True)
 class Statement:
-    """One contributor's ``row`` of a payout, the ledger's ``head`` that covers it, and the single ``works``, if they
-    are at hand. ``study_file`` is the study file's name, and ``tax`` what the payer states of taxes."""
+    """One contributor's ``row`` of a ``recorded`` payout, and the single ``works``, if they are at hand. ``study_file``
+    is the study file's name, ``file`` that of the statement's JSON file, and ``tax`` what the payer states of taxes."""
 
-    payout: Payout
+    recorded: Recorded
     row: Row
-    head: str
     study_file: str
+    file: str
     works: "Works | None" = None
     tax: Tax | None = None
+
+    @property
+    def payout(self) -> Payout:
+        return self.recorded.payout
+
+    @property
+    def head(self) -> str:
+        """The ledger's head that covers it."""
+        return self.recorded.head
 
     @property
     def withheld(self) -> Decimal:
@@ -66,6 +78,11 @@ class Statement:
     def command(self) -> str:
         """The command that checks the ledger."""
         return f"diffcredit verify {shlex.quote(self.study_file)} --head {self.head}"
+
+    @property
+    def own_command(self) -> str:
+        """The command that checks the statement without the ledger."""
+        return f"diffcredit check {shlex.quote(self.file)}"
 
 
 @exactly
@@ -87,21 +104,17 @@ def render_statement(statement: Statement) -> str:
 
 
 @exactly
-def statement_json(statement: Statement) -> str:
-    """Return the statement for programs. Amounts are texts, so that no program rounds them."""
-    content = statement.payout.content
-    others = shares(statement.payout, statement.row)
-    rows = content.pop("rows")
-    number = [row["contributor"] for row in rows].index(statement.row.contributor)
+def statement_json(statement: Statement, key: "Ed25519PrivateKey | None" = None) -> str:
+    """Return the statement for programs, signed by a ``key`` if there is one. Amounts are texts, so that no program
+    rounds them."""
     found: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "contributor": statement.row.contributor,
-        "payout": {**content, "contributors": len(rows)},
-        "row": rows[number],
-        "sums": {"weight": others.weight, "weights": others.weights, "worths": float(others.worths)},
+        "payout": shared(statement.payout),
+        "row": plain(asdict(statement.row)),
+        "proof": statement.recorded.proof(statement.row.contributor),
         "head": statement.head,
-        "check": statement.command,
     }
     if statement.tax is not None:
         stated = {name: str(value) for name, value in asdict(statement.tax).items()}
@@ -109,6 +122,11 @@ def statement_json(statement: Statement) -> str:
         found["tax"] = {**stated, "withheld": str(statement.withheld), "transferred": str(net)}
     if statement.works is not None:
         found["images"] = [{"name": name, "sha256": digest} for name, digest in statement.works.images]
+    if key is not None:
+        from diffcredit.proofs.signing import Signed, now, sign
+
+        signed = Signed("statement", statement.payout.study, statement.head, statement_digest(found), now())
+        found["signature"] = sign(key, signed)
     return json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 
@@ -117,9 +135,10 @@ def write_study_statements(
     recorded: Recorded,
     only: Collection[str] | None = None,
     taxes: Mapping[str, Tax] | None = None,
+    key: "Ed25519PrivateKey | None" = None,
 ) -> list[Path]:
     """Write the statements of a payout, or ``only`` those of some contributors; return their pages. Each shows its
-    contributor's part of ``taxes``.
+    contributor's part of ``taxes``, and is signed by the ``key`` if there is one.
 
     They lie in ``statements/`` of the results folder, those of a named period in a folder of its name there.
     """
@@ -138,10 +157,11 @@ def write_study_statements(
             study.progress("statements", done, len(chosen))
         name = row.contributor
         tax = None if taxes is None else taxes.get(name)
-        statement = Statement(payout, row, recorded.head, study.file.name, works.get(name), tax)
         page = folder / f"{files[name]}.html"
+        data = page.with_suffix(".json")
+        statement = Statement(recorded, row, study.file.name, data.name, works.get(name), tax)
         write_text(page, render_statement(statement))
-        write_text(page.with_suffix(".json"), statement_json(statement))
+        write_text(data, statement_json(statement, key))
         pages.append(page)
     return pages
 
