@@ -24,7 +24,7 @@ The room's files, in the order in which to read them:
 ``away``        whether a server that cannot be reached will come back
 ``roles``       what a team's users may do, in PostgreSQL
 ``tables``      the schema; ``migrations`` brings older ledgers to it
-``archive``     a study as one file
+``archive``     a study as one file; ``parquet`` and ``parquet_pages``: its tables, from strangers too
 ``game``        evaluations as an estimator's table; ``clock``: how much time they took
 ==============  ===========================================================================================
 """

@@ -7,32 +7,31 @@ included below ``models/``: files of weights and settings, never code.
 An archive may come from a stranger: sizes and names are checked before anything is unpacked.
 """
 
-import io
 import json
 import shutil
 import zipfile
 import zlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from diffcredit.errors import UserError
+from diffcredit.ledger.parquet import check_items, parquet_file, rows_of
 from diffcredit.ledger.recording import Rows
-from diffcredit.util.artifacts import atomic_file, atomic_folder, canonical_json
+from diffcredit.util.artifacts import atomic_file, atomic_folder
 from diffcredit.util.store import artifacts_in, is_name
 
 FORMAT = 1
 DESCRIPTION = "study.json"
 TABLES = {"evaluation": "evaluations.parquet", "value": "values.parquet"}  # by kind of row; others are in study.json
-JSON_COLUMNS = ("numerics", "seconds", "versions")
-LARGEST = 4_000_000_000  # bytes of one unpacked file
-MOST_ROWS = 50_000_000
+LARGEST = 500_000_000  # bytes of one unpacked table
+LARGEST_DESCRIPTION = 100_000_000
 MODELS = "models/"
 MODEL_FILES = (".safetensors", ".json", ".txt")
 
 # what reading a file that is no archive of ours may raise; RuntimeError: an encrypted one
-_DAMAGES = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError)
+_DAMAGES = (zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError)
 
 
 def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], models: Path | None = None) -> None:
@@ -45,7 +44,8 @@ def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], m
     with atomic_file(file) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(DESCRIPTION, json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False))
         for table, name in TABLES.items():
-            archive.writestr(name, _parquet(table, [(number, row) for number, kind, row in numbered if kind == table]))
+            these = [(number, row) for number, kind, row in numbered if kind == table]
+            archive.writestr(name, parquet_file(table, these))
         for name, path in found.items():
             archive.write(path, f"{MODELS}{name}", zipfile.ZIP_STORED)
 
@@ -53,12 +53,14 @@ def write_archive(file: Path, rows: Rows, head: str, study: Mapping[str, Any], m
 def read_archive(file: Path) -> tuple[Rows, str, dict[str, Any]]:
     """Return the rows, their head and the study file's content. Raise a UserError for anything but an archive."""
     with _opened(file, "cannot be read") as archive:
-        description = json.loads(_member(archive, DESCRIPTION))
+        text = _member(archive, DESCRIPTION, LARGEST_DESCRIPTION).decode()
+        check_items(text, DESCRIPTION)
+        description = json.loads(text)
         if description["format"] != FORMAT:
             raise ValueError(f"format {description['format']!r}; this diffcredit knows {FORMAT}")
         numbered = {each["number"]: (each["kind"], dict(each["row"])) for each in description["rows"]}
         for table, name in TABLES.items():
-            numbered |= {row.pop("number"): (table, row) for row in _rows(_member(archive, name))}
+            numbered |= {row.pop("number"): (table, row) for row in rows_of(table, _member(archive, name, LARGEST))}
         rows = [numbered[number] for number in range(1, len(numbered) + 1)]
         return rows, str(description["head"]), dict(description["study"])
 
@@ -116,63 +118,13 @@ def _is_model_file(name: str) -> bool:
     return is_name(name) and PurePosixPath(name).suffix in MODEL_FILES
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return the content of one file in the archive, of limited size."""
+def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """Return the content of one file in the archive, of at most so many bytes."""
     size = archive.getinfo(name).file_size
-    if size > LARGEST:
-        raise ValueError(f"{name} would have {size:,} bytes; at most {LARGEST:,} are accepted")
+    if size > most:
+        raise ValueError(f"{name} would have {size:,} bytes; at most {most:,} are accepted")
     with archive.open(name) as member:
         content = member.read(size + 1)
     if len(content) != size:
         raise ValueError(f"{name} has another size than the archive states")
     return content
-
-
-def _parquet(table: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bytes:
-    """Return a Parquet file of numbered rows of one kind."""
-    pyarrow = _pyarrow()
-    text, number, real = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
-    types = {"number": number, "replicate": number, "evaluation": number, "images": number}
-    types |= {"value": real, "standard_error": real}
-    names = {
-        "evaluation": "number recipe coalition replicate purpose status error numerics seconds versions worker started "
-        "finished",
-        "value": "number evaluation property value standard_error images error",
-    }[table].split()
-    columns = {
-        name: [
-            place if name == "number" else canonical_json(row[name]) if name in JSON_COLUMNS else row[name]
-            for place, row in rows
-        ]
-        for name in names
-    }
-    schema = pyarrow.schema([(name, types.get(name, text)) for name in names])
-    sink = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pydict(columns, schema=schema), sink)
-    return sink.getvalue()
-
-
-def _rows(parquet: bytes) -> list[dict[str, Any]]:
-    """Return the rows of a Parquet file that :func:`_parquet` wrote."""
-    pyarrow = _pyarrow()
-    try:
-        file = pyarrow.parquet.ParquetFile(io.BytesIO(parquet))
-        if file.metadata.num_rows > MOST_ROWS:
-            raise ValueError(f"{file.metadata.num_rows:,} rows; at most {MOST_ROWS:,} are accepted")
-        rows = file.read().to_pylist()
-    except pyarrow.ArrowException as error:
-        raise ValueError(str(error)) from error
-    for row in rows:
-        for name in JSON_COLUMNS:
-            if name in row:
-                row[name] = json.loads(row[name])
-    return rows
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise UserError("an archive needs the package pyarrow; pip install 'diffcredit[export]'") from error
-    return pyarrow
