@@ -17,6 +17,9 @@ from tiny_study import run_here, write_small, write_study
 # Notes of this machine are not the tests'.
 NOTES = TemporaryDirectory()
 os.environ["DIFFCREDIT_NOTES"] = NOTES.name
+# Nor what this user trusts; the tests' own plug-ins may run, but where consent itself is tested.
+os.environ["XDG_CONFIG_HOME"] = str(Path(NOTES.name) / "configuration")
+os.environ["DIFFCREDIT_ALLOW_PLUGINS"] = "1"
 
 
 def pytest_collection() -> None:

@@ -17,7 +17,7 @@ from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.study.config import read_config
 from diffcredit.study.prepared import build_family, build_properties
 from diffcredit.study.study import Study
-from diffcredit.util.plugins import NO_PLUGINS
+from diffcredit.util.consent import NO_PLUGINS
 from diffcredit.util.sanitize import single_line
 
 SECRET = (1, 2, 3)

@@ -19,6 +19,7 @@ from PIL import Image
 
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.util.artifacts import write_text
+from diffcredit.util.consent import trust
 from diffcredit.util.seeds import derive_seed
 
 Images = NDArray[np.uint8]
@@ -81,12 +82,14 @@ def write_images(folder: Path, given: Mapping[str, Images]) -> None:
 
 
 def write_study(folder: Path, name: str, seed: int) -> None:
-    """``study.yaml``: the one beside this file, with ``seed`` in every place, and the plug-in it names."""
+    """``study.yaml``: the one beside this file, with ``seed`` in every place, and the plug-in it names, which is ours
+    and may run."""
     study = yaml.safe_load((HERE / f"{name}.yaml").read_text(encoding="utf-8"))
     study["seed"] = study["design"]["seed"] = seed
     study["sampling"]["seed"] = seed * study["sampling"]["images"]  # no initial noise in two studies
     write_text(folder / "study.yaml", yaml.safe_dump(study, sort_keys=False))
     shutil.copyfile(HERE / "filtered.py", folder / "filtered.py")
+    trust([folder / "filtered.py"])
 
 
 def make(folder: Path, seed: int) -> None:

@@ -4,6 +4,7 @@ by its key while nothing that lies beside it is imported."""
 import inspect
 import os
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from diffcredit.execution import Executor, InProcess, LocalWorkers, RayWorkers
 from diffcredit.study.prepared import build_family, build_properties
 from diffcredit.study.study import Study
 from diffcredit.study.workers import Workers, make_executor
-from diffcredit.util.plugins import NO_PLUGINS
+from diffcredit.util.consent import NO_PLUGINS
 from tiny_study import write_study
 
 
@@ -128,7 +129,9 @@ def test_the_key_is_named(hostile, diffcredit, monkeypatch):
 def test_every_command_that_reads_a_study_has_the_option(hostile, name, diffcredit, monkeypatch):
     monkeypatch.setenv(NO_PLUGINS, "0")  # and is put back after what the option does
     study = write_study(hostile, KEYS["properties.0.name"])
-    more = {"explain": ["0"], "compare": [study], "export": [hostile / "study.zip"]}.get(name, [])
+    more = {"explain": ["0"], "compare": [study], "export": [hostile / "study.zip"], "roles": ["--writer", "w"]}.get(
+        name, []
+    )
     said = diffcredit.refused(name, study, *more, "--no-plugins")
     assert "properties.0.name: 'hostile_plugin:Thing' is a plug-in" in said
     option = {"baselines": "--method", "measure": "--property", "explain": "--method"}.get(name)
@@ -141,19 +144,17 @@ def test_every_command_that_reads_a_study_has_the_option(hostile, name, diffcred
 def test_our_own_components_need_no_plug_ins(hostile, monkeypatch):
     """And no module beside the study can stand in for a package that is not installed."""
     monkeypatch.setenv(NO_PLUGINS, "1")
-    monkeypatch.setattr(sys, "path", list(sys.path))
     study = Study.load(write_study(hostile))
     build_family(study.config, study.file)
     build_properties(study.config, study.file)
     study.recipe.build()
-    assert str(hostile) not in sys.path
+    assert find_spec("hostile_plugin") is None
     assert ran(hostile) == []
 
 
 def test_without_the_switch_a_plug_in_runs(hostile, diffcredit, monkeypatch):
     """So that the tests above could have failed."""
     monkeypatch.setenv(NO_PLUGINS, "0")
-    monkeypatch.setattr(sys, "path", list(sys.path))
     said = diffcredit.refused("run", write_study(hostile, KEYS["contributions.source"]))
     assert "'hostile_plugin:Thing' cannot be loaded (AttributeError" in said
     assert ran(hostile) == ["hostile_plugin.ran"]

@@ -64,10 +64,12 @@ def blind_node(address: str, hidden: Path, temporary: Path) -> Iterator[None]:
     """A node to which ``hidden`` is an empty folder; its temporary files go to ``temporary``."""
     script = 'mount -t tmpfs none "$0" && exec "$@"'
     ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--address", address, "--num-cpus", "1", "--block"]
+    # its user has allowed no plug-ins; the driver's has
+    environment = {**ENVIRONMENT, "DIFFCREDIT_ALLOW_PLUGINS": "0", "RAY_TMPDIR": "/tmp", "TMPDIR": str(temporary)}
     source = os.pathsep.join(path for path in sys.path if path.endswith("src"))
     process = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", script, str(hidden), *ray],
-        env={**ENVIRONMENT, "RAY_TMPDIR": "/tmp", "TMPDIR": str(temporary), "PYTHONPATH": source},
+        env={**environment, "PYTHONPATH": source},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -27,7 +27,6 @@ def notes(request, tmp_path, monkeypatch):
 @pytest.fixture
 def tinted(tmp_path, monkeypatch):
     """A finished study with two plug-ins of one file."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "tints", raising=False)
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "tints.py").write_text(WARMTH + OTHER)

@@ -10,7 +10,7 @@ from benchmarks.fuzz.watching import Endless, Escape, outcome, watched
 from hypothesis import HealthCheck, given, settings
 
 from diffcredit.errors import UserError
-from diffcredit.util.plugins import NO_PLUGINS
+from diffcredit.util.consent import NO_PLUGINS
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 

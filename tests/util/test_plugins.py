@@ -83,8 +83,7 @@ def beside(tmp_path_factory):
     (folder / "mine.py").write_text(MODULE)
     (folder / "users_typo.py").write_text("def f(:\n")
     (folder / "users_crash.py").write_text("1 / 0\n")
-    yield folder
-    sys.path.remove(str(folder))
+    return folder
 
 
 def made(beside, name, options=None, registry=PROPERTIES):
@@ -198,12 +197,9 @@ def test_a_retraining_that_lacks_methods(beside):
 def test_a_family_is_known_by_its_program_too(tmp_path):
     module = tmp_path / "my_family.py"
     module.write_text("from diffcredit.diffusion.ddpm import PixelFamily\n\nclass Mine(PixelFamily):\n    pass\n")
-    try:
-        study = Study.load(write_study(tmp_path, {"model.family": "my_family:Mine"}))
-        code = hashlib.sha256(module.read_bytes()).hexdigest()
-        settings = Study.load(study.file).prepared.model_settings
-        assert (settings["preset"], settings["code"]) == ("tiny", code)
-        module.write_text(module.read_text() + "# changed\n")
-        assert Study.load(study.file).prepared.model_settings["code"] != code
-    finally:
-        sys.path.remove(str(tmp_path))
+    study = Study.load(write_study(tmp_path, {"model.family": "my_family:Mine"}))
+    code = hashlib.sha256(module.read_bytes()).hexdigest()
+    settings = Study.load(study.file).prepared.model_settings
+    assert (settings["preset"], settings["code"]) == ("tiny", code)
+    module.write_text(module.read_text() + "# changed\n")
+    assert Study.load(study.file).prepared.model_settings["code"] != code

@@ -24,13 +24,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS = (  # each is a function in the file of its name
-    *("demo", "init", "plan", "pilot", "run", "measure", "baselines", "explain"),
+    *("demo", "init", "trust", "plan", "pilot", "run", "measure", "baselines", "explain"),
     *("validate", "status", "credits", "compare", "report", "payout", "statements", "verify", "export", "roles"),
     *("check",),
 )
+WITHOUT_STUDY = ("demo", "init", "trust", "check")
 for command in COMMANDS:
     function = getattr(import_module(f"diffcredit.cli.{command}"), command)
-    app.command()(function if command in ("demo", "init", "check") else with_shared_options(function))
+    app.command()(function if command in WITHOUT_STUDY else with_shared_options(function))
 app.command("import")(restore)
 app.add_typer(keys)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from diffcredit.errors import UserError
+from diffcredit.util.consent import ALLOW_PLUGINS, NO_PLUGINS
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or a folder with a study.yaml.")]
 WorkersOption = Annotated[
@@ -50,6 +51,14 @@ TimeoutOption = Annotated[
 NoPlugins = Annotated[
     bool, typer.Option("--no-plugins", help="Refuse a study that brings its own code (DIFFCREDIT_NO_PLUGINS=1).")
 ]
+AllowPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plugins",
+        help="Run the study's own code, whatever it is (DIFFCREDIT_ALLOW_PLUGINS=1). Otherwise only what diffcredit "
+        "trust has allowed.",
+    ),
+]
 WORKERS: dict[str, Any] = {
     "workers": (WorkersOption, None),
     "on": (OnOption, "local"),
@@ -61,16 +70,17 @@ WORKERS: dict[str, Any] = {
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the option ``--no-plugins``, which workers inherit; one with a parameter ``where`` also the
-    options above, as ``Workers``."""
+    """Give ``command`` the options ``--allow-plugins`` and ``--no-plugins``, which workers inherit; one with a
+    parameter ``where`` also the options above, as ``Workers``."""
     signature = inspect.signature(command)
-    shared = (WORKERS if "where" in signature.parameters else {}) | {"no_plugins": (NoPlugins, False)}
+    switches = {"allow_plugins": (AllowPlugins, False), "no_plugins": (NoPlugins, False)}
+    shared = (WORKERS if "where" in signature.parameters else {}) | switches
 
     @functools.wraps(command)
-    def wrapped(*, no_plugins: bool = False, **given: Any) -> None:
+    def wrapped(*, allow_plugins: bool = False, no_plugins: bool = False, **given: Any) -> None:
+        if allow_plugins:
+            os.environ[ALLOW_PLUGINS] = "1"
         if no_plugins:
-            from diffcredit.util.plugins import NO_PLUGINS
-
             os.environ[NO_PLUGINS] = "1"
         if "where" in signature.parameters:
             from diffcredit.study.workers import Workers

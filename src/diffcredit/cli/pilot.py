@@ -29,10 +29,11 @@ def pilot(
     from diffcredit.study.workers import make_executor
 
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
+        executor = make_executor(loaded, where)
         tell_near_copies(loaded)
         recipes = [loaded.recipe, *(other_recipes(loaded) if compare else ())]
         for each in recipes:
-            report_failures(run_pilot(each, make_executor(loaded, where), coalitions, replicates))
+            report_failures(run_pilot(each, executor, coalitions, replicates))
     truth = truth_of(recipes) if compare else None
     for each in recipes:
         print_pilot(each, None if each is truth else truth)

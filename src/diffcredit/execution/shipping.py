@@ -23,12 +23,14 @@ class WorkerFiles:
 
     ``roots`` maps each folder or file that settings name to the files and whole folders that are needed of it.
     ``folder`` is where the driver leaves a marker file: a node that sees it shares the driver's files. ``written``
-    says what workers would write there, which would be lost on other machines; empty if they only read.
+    says what workers would write there, which would be lost on other machines; empty if they only read. ``allowed``
+    are the hashes of the plug-ins' code that the driver's user allowed to run.
     """
 
     folder: Path
     roots: Mapping[Path, Sequence[Path]]
     written: str = ""
+    allowed: tuple[str, ...] = ()
 
 
 @contextmanager

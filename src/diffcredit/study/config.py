@@ -40,7 +40,7 @@ from diffcredit.study.sections import (
     TextWithoutNul,
     ValidationSection,
 )
-from diffcredit.util.plugins import refuse_plugin
+from diffcredit.util.plugins import refuse_plugin, require_allowed
 from diffcredit.util.store import is_url
 from diffcredit.util.yamlfile import read_yaml
 
@@ -269,6 +269,12 @@ def parse_config(content: Any, file: Path) -> StudyConfig:
         for key, reference in references(config):
             refuse_plugin(reference, key)
     return config.resolved(file.parent)
+
+
+def require_plugins(config: StudyConfig, file: Path) -> None:
+    """Refuse plug-ins that the user has not allowed, all before any of them runs."""
+    for key, reference in references(config):
+        require_allowed(reference, f"{file}: {key}", file.parent)
 
 
 def references(config: StudyConfig) -> Iterable[tuple[str, str]]:

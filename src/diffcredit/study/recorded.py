@@ -24,8 +24,9 @@ from diffcredit.study.config import StudyConfig, references
 from diffcredit.study.data_section import HouseSection
 from diffcredit.study.sections import PropertySection
 from diffcredit.study.stated import Stated
+from diffcredit.util.consent import code_hash, is_allowed
 from diffcredit.util.notes import note, noted
-from diffcredit.util.plugin_code import code_change, code_hash, known_code, note_code, plugin_file
+from diffcredit.util.plugin_code import code_change, known_code, note_code, plugin_file
 
 if TYPE_CHECKING:
     from diffcredit.study.recipe import Recipe
@@ -177,8 +178,8 @@ def _compare_images(study: "Study", recipe: RecipeRecord, *, pixels: bool) -> li
         if not pixels:
             return ["the images (no command has read them since their files changed)"]
         codes = _code_hashes(study, [section.source] if ":" in section.source else []).values()
-        if not all(code is not None and known_code(code) for code in codes):
-            return [f"the images (the code of {section.source} has not run on this machine)"]
+        if not all(code is not None and known_code(code) and is_allowed(code) for code in codes):
+            return [f"the images (the code of {section.source} is not allowed or has not run on this machine)"]
         data = identity.data_settings(study.config, study.contributions)
         note("images", about, data)
     refuse_changed(study, recipe, {**recipe.settings, "data": data})

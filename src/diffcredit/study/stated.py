@@ -1,7 +1,8 @@
 """The settings that a study file states now, beside those that the ledger recorded, as far as reading needs.
 
-Nothing is trained, downloaded or loaded, and no plug-in runs that did not run on this machine before with the same
-code. What cannot be known that way stands as it was recorded, and :attr:`Stated.unknown` says what it is.
+Nothing is trained, downloaded or loaded, and no plug-in runs that is not allowed, or did not run on this machine
+before with the same code. What cannot be known that way stands as it was recorded, and :attr:`Stated.unknown` says what
+it is.
 """
 
 import dataclasses
@@ -13,7 +14,8 @@ from diffcredit.diffusion.settings import Sampling, Training
 from diffcredit.ledger import PropertyRecord
 from diffcredit.study import identity
 from diffcredit.study.sections import MODELS, PropertySection, RetrainingSection
-from diffcredit.util.plugin_code import code_hash, has_code, known_code, plugin_file
+from diffcredit.util.consent import code_hash, is_allowed
+from diffcredit.util.plugin_code import has_code, known_code, plugin_file
 
 if TYPE_CHECKING:
     from diffcredit.properties import Property
@@ -109,7 +111,7 @@ class Stated:
         if ":" not in reference:
             return True
         file, code = plugin_file(reference, self._beside), str(recorded.get("code"))
-        return file is not None and known_code(code) and has_code(file, code)
+        return file is not None and known_code(code) and has_code(file, code) and is_allowed(code_hash(file))
 
     def _code(self, reference: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Return the hash of a plug-in's code now; that recorded where the code is not here."""

@@ -29,7 +29,7 @@ from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation, Ledger, PropertyRecord
-from diffcredit.study.config import StudyConfig, read_config
+from diffcredit.study.config import StudyConfig, read_config, require_plugins
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.data_section import HouseSection, SourceSection
 from diffcredit.study.evaluating import evaluate_design
@@ -133,7 +133,8 @@ class Study:
 
     @cached_property
     def prepared(self) -> "Prepared":
-        """The base model, its images, fitted properties: made on first use."""
+        """The base model, its images, fitted properties: made on first use, once all plug-ins are allowed."""
+        require_plugins(self.config, self.file)
         from diffcredit.study.prepared import Prepared  # brings torch, which reading a ledger does not need
 
         return Prepared(self)

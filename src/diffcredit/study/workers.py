@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,9 +11,11 @@ from diffcredit.contributions.sources import METADATA
 from diffcredit.errors import UserError
 from diffcredit.execution import Executor, InProcess, LocalWorkers, RayWorkers
 from diffcredit.execution.shipping import WorkerFiles
-from diffcredit.study.config import StudyConfig, references
+from diffcredit.study.config import StudyConfig, references, require_plugins
 from diffcredit.study.data_section import HouseSection
 from diffcredit.study.sections import MODELS, PATHS
+from diffcredit.util.consent import code_hash, is_allowed
+from diffcredit.util.plugin_code import plugin_file
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -43,6 +46,7 @@ def make_executor(study: "Study", wanted: Workers) -> Executor:
     a process that hangs cannot end itself."""
     from diffcredit.execution.local import DEVICES_VARIABLE, visible_devices
 
+    require_plugins(study.config, study.file)
     if wanted.on == "ray":
         return _ray_workers(study, wanted)
     for option, value in (("--address", wanted.address), ("--gpus-per-worker", wanted.gpus_per_worker)):
@@ -94,7 +98,7 @@ def worker_files(study: "Study") -> WorkerFiles:
         roots.setdefault(path, []).append(path)
     lost = config.keep != "nothing" and study.cache.store is None
     written = f"keep: {config.keep} writes files" if lost else ""
-    return WorkerFiles(study.folder, roots, written)
+    return WorkerFiles(study.folder, roots, written, tuple(_allowed(config, home)))
 
 
 def _named_paths(config: StudyConfig) -> Iterable[Path]:
@@ -117,6 +121,13 @@ def _paths_in(options: Mapping[str, Any], keys: tuple[str, ...]) -> Iterable[Pat
             yield from _paths_in(value, keys)
         elif key in keys and isinstance(value, str) and Path(value).is_absolute() and Path(value).exists():
             yield Path(value)
+
+
+def _allowed(config: StudyConfig, home: Path) -> Iterable[str]:
+    """Yield the hashes of the plug-ins' code, that of modules beside them included, if the user has allowed it."""
+    places = [place.rglob("*.py") if place.is_dir() else [place] for place in _plugins(config, home)]
+    named = [plugin_file(reference, home) for _, reference in references(config) if ":" in reference]
+    yield from filter(is_allowed, map(code_hash, {*chain(*places), *filter(None, named)}))
 
 
 def _plugins(config: StudyConfig, home: Path) -> Iterable[Path]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
+import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def atomic_file(path: Path) -> Generator[Path]:
     """Yield a temporary path beside ``path``; on success it replaces ``path`` in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _temporary(path)
+    # the umask decides on a new file's permissions; a file that is replaced keeps its own
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
         yield temporary
-        # mkstemp makes private files. A new file is readable to all; one that is replaced keeps its permissions.
-        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        if path.is_file() and not path.is_symlink():
+            temporary.chmod(path.stat().st_mode & 0o777)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -42,15 +42,20 @@ class AlreadyThere(DiffcreditError):
 def atomic_folder(path: Path) -> Generator[Path]:
     """Yield a temporary folder beside ``path``; on success it becomes ``path``, which must not exist yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    temporary = _temporary(path)
+    temporary.mkdir()  # not tempfile's, which is always private: the umask decides
     try:
         yield temporary
-        temporary.chmod(0o755)
         if path.exists():
             raise AlreadyThere(f"{path}: already exists; artifacts are never overwritten")
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(path: Path) -> Path:
+    """Return a hidden name beside ``path`` that nothing has."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
 
 
 @contextmanager

@@ -110,7 +110,9 @@ class LogFile(logging.Handler):
         if self._file is not None and not _is_at(self._file, self._path):
             self._release()
         if self._file is None:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            # a link in a stranger's folder could lead to any file of this user
+            unlinked = getattr(os, "O_NOFOLLOW", 0)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | unlinked, 0o666)
         return self._file
 
     def _release(self) -> None:

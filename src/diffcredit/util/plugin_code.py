@@ -9,9 +9,11 @@ import hashlib
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from diffcredit.util.consent import code_hash
 from diffcredit.util.notes import note, noted
 
 SHOWN = 8  # digits of a hash in a message
@@ -20,17 +22,22 @@ OUTSIDE = "code outside its functions and classes"
 
 def plugin_file(reference: str, beside: Path) -> Path | None:
     """Return the file of the module in ``module:Class``, found as an import would; None where it is not here."""
-    module = Path(*reference.partition(":")[0].split("."))
+    top, *parts = reference.partition(":")[0].split(".")
     for folder in (*sys.path, str(beside)):
-        for file in (Path(folder) / f"{module}.py", Path(folder) / module / "__init__.py"):
-            if file.is_file():
-                return file
+        if file := _module_in(Path(folder), [top, *parts]):
+            return file
+    with suppress(ImportError, ValueError):  # one of another kind, such as an installation that can be edited
+        if spec := find_spec(top):
+            folders = spec.submodule_search_locations or ()
+            found = [_module_in(Path(folder), parts) for folder in folders] if parts else [Path(spec.origin or "")]
+            return next((file for file in found if file and file.is_file()), None)
     return None
 
 
-def code_hash(file: Path) -> str:
-    """Return the hash by which a plug-in's identity knows its file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _module_in(folder: Path, parts: Sequence[str]) -> Path | None:
+    """Return the file of a module in one folder of a search path."""
+    place = folder.joinpath(*parts)
+    return next(filter(Path.is_file, (place.with_name(f"{place.name}.py"), place / "__init__.py")), None)
 
 
 def has_code(file: Path, recorded: str) -> bool:

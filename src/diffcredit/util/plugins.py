@@ -10,15 +10,13 @@ A study file says for instance::
 becomes one line that names the file and the key. :func:`settings_of` then returns what determines the object's numbers,
 to be recorded in the ledger: its options and, for a plug-in, the hash of its code.
 
-A plug-in is a program. A stranger's study is read without running it when the environment variable
-:data:`NO_PLUGINS` is set, as ``--no-plugins`` does.
+A plug-in is a program: its file runs only where the user allowed it (:mod:`diffcredit.util.consent`), wherever it is.
+A study file that names a function of an installed package, such as ``subprocess:run``, is refused by the same rule.
 """
 
 import dataclasses
-import hashlib
 import importlib
 import inspect
-import os
 import sys
 import traceback
 import typing
@@ -32,10 +30,10 @@ from pydantic.errors import PydanticUserError
 
 from diffcredit.errors import DiffcreditError, UserError, located
 from diffcredit.util.artifacts import canonical_json
+from diffcredit.util.consent import NO_PLUGINS, all_allowed, code_hash, is_allowed, plugins_off, require
+from diffcredit.util.guarded import guard
+from diffcredit.util.plugin_code import plugin_file
 from diffcredit.util.sanitize import LONGEST_VALUE, shortened
-
-NO_PLUGINS = "DIFFCREDIT_NO_PLUGINS"
-"""The environment variable that switches all plug-ins off where it is neither empty nor 0."""
 
 _JSON = "texts, finite numbers, true, false, null, lists and mappings of them"
 
@@ -89,15 +87,22 @@ def code_of(component: Any) -> dict[str, str]:
     file = getattr(module, "__file__", None)
     if file is None or module.__name__.partition(".")[0] == "diffcredit":
         return {}
-    return {"code": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+    return {"code": code_hash(Path(file))}
 
 
 def refuse_plugin(reference: str, where: str) -> None:
     """Raise a UserError where ``reference`` is a plug-in and plug-ins are switched off."""
-    if ":" in reference and os.environ.get(NO_PLUGINS, "0") not in ("", "0"):
+    if ":" in reference and plugins_off():
         raise UserError(
             f"{where}: {shortened(reference)} is a plug-in, and they are off (--no-plugins or {NO_PLUGINS})"
         )
+
+
+def require_allowed(reference: str, where: str, beside: Path) -> None:
+    """Raise a UserError where ``reference`` is a plug-in that the user has not allowed. One that is not here passes."""
+    refuse_plugin(reference, where)
+    if ":" in reference and (file := plugin_file(reference, beside)) is not None:
+        require(file, code_hash(file), f"{where}: {shortened(reference)}")
 
 
 @contextmanager
@@ -156,16 +161,33 @@ def _load(reference: str, registry: Mapping[str, str], where: str, beside: Path)
             "'package.module:Class'"
         )
     if reference not in registry:
-        refuse_plugin(reference, where)
+        require_allowed(reference, where, beside)
         # only for a plug-in: otherwise modules beside a stranger's study file could replace packages we do not have
-        if str(beside) not in sys.path:
-            sys.path.append(str(beside))
+        guard(beside)
     try:
-        return getattr(importlib.import_module(module_name), attribute)
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except DiffcreditError as error:
+        raise UserError(f"{where}: {shortened(reference)}: {error}") from error
     except Exception as error:  # importing runs a user's code, which may raise anything
         raise UserError(
             f"{where}: {shortened(reference)} cannot be loaded ({type(error).__name__}: {error})"
         ) from error
+    if reference not in registry and not all_allowed():
+        _check_home(module_name, factory, f"{where}: {shortened(reference)}")
+    return factory
+
+
+def _check_home(module_name: str, factory: Any, what: str) -> None:
+    """Refuse a plug-in of a module without a file, which nobody can have allowed, and what an allowed module has only
+    imported from another package, as many import ``subprocess.run``."""
+    homes = [module_name]
+    if inspect.isclass(factory) or inspect.isroutine(factory):
+        homes.append(getattr(factory, "__module__", None) or "builtins")
+    for home in homes:
+        file = Path(getattr(sys.modules.get(home), "__file__", None) or "")
+        ours = home != module_name and home.partition(".")[0] == module_name.partition(".")[0]
+        if not file.is_file() or not (ours or is_allowed(code_hash(file))):
+            raise UserError(f"{what} is code of the module {home!r}, which you have not allowed; name its own module")
 
 
 def _check_names(factory: Any, reference: str, options: Mapping[str, Any], where: str) -> None:

@@ -32,6 +32,7 @@ from diffcredit.execution.tasks import (
 from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.versions import package_versions
 from diffcredit.ledger import Evaluation, Value
+from diffcredit.util.consent import grant
 
 STARTED, READY, MISSING_FILES, BUILD_ERROR = "started", "ready", "missing files", "build error"
 EVALUATIONS, MACHINE_ERROR = "evaluations", "machine error"
@@ -52,10 +53,10 @@ class EvaluationActor:
         """Return this worker's name, and its version of diffcredit."""
         return _answer(STARTED, name=worker_name(), version=package_versions().get("diffcredit"))
 
-    def build(self, factory: str, seen: list[str], manifest: str, pieces: Sequence[Any]) -> str:
-        """Build the evaluator. ``seen`` are paths that this node has if it shares the driver's files. If one is
-        missing, the answer asks for the files, and the driver calls again with a ``manifest`` and references to
-        ``pieces``."""
+    def build(self, factory: str, allowed: list[str], seen: list[str], manifest: str, pieces: Sequence[Any]) -> str:
+        """Build the evaluator. ``allowed`` are the hashes of code that may run as the study's plug-ins. ``seen`` are
+        paths that this node has if it shares the driver's files. If one is missing, the answer asks for the files, and
+        the driver calls again with a ``manifest`` and references to ``pieces``."""
         import ray
 
         self._evaluator = None  # before the next one is built: both may not fit into memory
@@ -63,6 +64,7 @@ class EvaluationActor:
             return _answer(MISSING_FILES)
         try:
             # fetched one after another: one piece is in memory at a time
+            grant(allowed)
             places = unpack(manifest, (ray.get(piece) for piece in pieces)) if manifest else {}
             self._evaluator = factory_of(factory, places)()
             return _answer(READY, at_once=self._evaluator.at_once)

@@ -67,6 +67,7 @@ class RayPayload:
 
     def __init__(self, factory: str, files: WorkerFiles | None, seen: list[str]) -> None:
         self.factory, self.seen = factory, seen
+        self.allowed = [] if files is None else list(files.allowed)
         self._files = files
         self._packed: tuple[str, list[Any]] | None = None
 
@@ -102,7 +103,7 @@ class RayWorker(Worker):
         return True
 
     def build(self, payload: RayPayload) -> None:
-        self.reference = self.actor.build.remote(payload.factory, payload.seen, "", [])
+        self.reference = self.actor.build.remote(payload.factory, payload.allowed, payload.seen, "", [])
 
     def evaluate(self, tasks: Sequence[Task]) -> None:
         self.reference = self.actor.evaluate.remote(json.dumps([astuple(task) for task in tasks]))
@@ -127,7 +128,8 @@ class RayWorker(Worker):
             return [*evaluations, WorkerFailure(self.name, answer["error"], answer["message"])]
         if kind == actor.MISSING_FILES:
             files = self.payload.files(self._ray, self.name)
-            self.reference = self.actor.build.remote(self.payload.factory, self.payload.seen, *files)
+            payload = self.payload
+            self.reference = self.actor.build.remote(payload.factory, payload.allowed, payload.seen, *files)
             return []
         return [BuildError(answer["message"], answer["user_error"])]
 

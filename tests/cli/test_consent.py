@@ -1,0 +1,128 @@
+"""A stranger's study through the command line: what it may run and write."""
+
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from diffcredit.cli import app
+from diffcredit.util import consent
+from diffcredit.util.consent import ALLOW_PLUGINS
+from tiny_study import ENVIRONMENT, SMALL, command, recorded_values, run_here, write_small, write_study
+
+PROPERTIES = ["colourfulness", "tempting:warmth"]
+CODE = """
+from pathlib import Path
+Path(__file__).with_suffix('.ran').touch()
+
+def warmth(images):
+    return float(images[..., 0].mean())
+"""
+COMMANDS = [
+    command.callback.__name__
+    for command in app.registered_commands
+    if {"study", "a"} & set(inspect.signature(command.callback).parameters)
+]
+
+
+@pytest.fixture(scope="module")
+def _tempting(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tempting")
+    (folder / "tempting.py").write_text(CODE)
+    run_here(write_small(folder, {"properties": PROPERTIES}))
+    return folder
+
+
+@pytest.fixture
+def tempting(_tempting, tmp_path, monkeypatch):
+    """A stranger's finished study with a plug-in, which this user has never seen."""
+    folder = shutil.copytree(_tempting, tmp_path / "tempting")
+    (folder / "tempting.ran").unlink()
+    monkeypatch.delenv(ALLOW_PLUGINS)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.setenv("DIFFCREDIT_NOTES", str(tmp_path / "notes"))
+    monkeypatch.delitem(sys.modules, "tempting", raising=False)
+    return folder
+
+
+def changes(evaluations):
+    return {**SMALL, "properties": PROPERTIES, "stop.evaluations": evaluations}
+
+
+def ran(folder):
+    return (folder / "tempting.ran").exists()
+
+
+READING = {"status", "credits", "verify", "export"}
+"""They need none of the study's code."""
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "verify --recompute"])
+def test_no_command_runs_code_that_nobody_allowed(tempting, name, diffcredit):
+    name, *options = name.split()
+    more = {"explain": ["0"], "compare": [tempting], "export": [tempting / "study.zip"]}.get(name, [])
+    arguments = [name, tempting, *more, *options, *(["1"] if options else [])]
+    if name in READING and not options:
+        diffcredit.printed(*arguments, warned=True)
+    else:
+        said = diffcredit.refused(*arguments)
+        if name not in ("compare", "payout", "statements", "roles"):  # refused for what they miss
+            assert said.startswith(f"error: {tempting / 'study.yaml'}: properties.1")
+            file = tempting / "tempting.py"
+            assert (
+                f"'tempting:warmth' would run {file} (sha256 {consent.code_hash(file)[:16]}…), and you have not" in said
+            )
+            assert f"diffcredit trust {file}, or --allow-plugins" in said
+    assert not ran(tempting)
+
+
+def test_what_is_allowed_runs(tempting, diffcredit, monkeypatch):
+    file = tempting / "tempting.py"
+    assert diffcredit.printed("trust", file).startswith(f"allowed: {file} (sha256 ")
+    assert f"  {file}\n" in diffcredit.printed("trust", "--list")
+    diffcredit.printed("report", tempting)
+    assert ran(tempting)
+    file.write_text(CODE + "# again\n")
+    assert diffcredit.printed("trust", "--list").endswith(f"{file} (changed since)\n")
+    assert "it has changed since you allowed it" in diffcredit.refused("verify", tempting, "--recompute", "1")
+    diffcredit.printed("trust", tempting)  # all code in the folder
+    assert diffcredit.printed("trust", "--forget", file) == "forgot 1\n"
+    assert "is not allowed so far" in diffcredit.refused("trust", "--forget", file)
+    assert "no file of Python code" in diffcredit.refused("trust", tempting / "study.yaml")
+    assert "are expected" in diffcredit.refused("trust")
+
+
+def consenting(tempting, *arguments, **environment):
+    """Run a command in a process of its own, which has this test's environment."""
+    environment = {**ENVIRONMENT, "XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"], ALLOW_PLUGINS: "0", **environment}
+    return subprocess.run(
+        command(*arguments), env=environment, cwd=tempting, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_consent_reaches_the_workers(tempting, tmp_path):
+    """Of a command that is allowed by hash, by an option, or by the environment."""
+    study = tempting / "study.yaml"
+    for evaluations, options, variable in ((10, ["--allow-plugins"], "0"), (12, [], "1"), (14, [], "0")):
+        write_study(tempting, changes(evaluations))
+        refusal = consenting(tempting, "run", study, "--workers", "2")
+        assert (refusal.returncode, ran(tempting)) == (2, False), refusal.stderr
+        if evaluations == 14:
+            assert consenting(tempting, "trust", tempting / "tempting.py").returncode == 0
+        done = consenting(tempting, "run", study, "--workers", "2", *options, **{ALLOW_PLUGINS: variable})
+        assert done.returncode == 0, done.stderr
+        (tempting / "tempting.ran").unlink()
+    assert {property for *_, property in recorded_values(tempting)} == {"colourfulness", "warmth"}
+    assert len(recorded_values(tempting)) >= 14 * 2
+
+
+def test_a_module_of_the_working_folder_stands_in_for_no_package(tempting):
+    """``python -m`` puts that folder first."""
+    for name in ("yaml", "typer", "tempting"):
+        (tempting / f"{name}.py").write_text(CODE)
+    done = consenting(tempting, "status", tempting)
+    assert done.returncode == 0, done.stderr
+    assert not list(tempting.glob("*.ran"))
