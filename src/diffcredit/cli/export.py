@@ -8,6 +8,7 @@ import yaml
 
 from diffcredit.cli.console import say
 from diffcredit.cli.options import StudyArgument
+from diffcredit.cli.signing import SignedByOption, SignOption, check_signed, key_of
 from diffcredit.errors import UserError, located
 
 ArchiveArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive, such as study.zip.")]
@@ -22,6 +23,7 @@ def export(
             "--with-models", help="Include the base model and everything else prepared, so that the study can continue."
         ),
     ] = False,
+    sign: SignOption = None,
 ) -> None:
     """Write a study's ledger and study file as one archive: Parquet and JSON in a zip."""
     from diffcredit.ledger.archive import write_archive
@@ -29,7 +31,7 @@ def export(
     from diffcredit.util.store import pull
     from diffcredit.util.yamlfile import read_yaml
 
-    loaded = Study.load(study)
+    key, loaded = key_of(sign), Study.load(study)
     if file.exists():
         raise UserError(f"{file}: already exists; give a new file")
     with loaded.ledger(create=False) as ledger:
@@ -40,11 +42,17 @@ def export(
     write_archive(file, rows, head, _portable(read_yaml(loaded.file)), models)
     stay = "contributions and what was kept" if with_models else "images, models and contributions"
     say(f"{file}: {len(rows):,} rows of {loaded.name}; {stay} stay where they are")
+    if key is not None:
+        from diffcredit.proofs.signing import sign_file
+
+        say(f"Signed: {sign_file(key, file, 'archive', loaded.name, head)}")
     say(f"Head: {head}")
 
 
 def restore(
-    file: ArchiveArgument, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the study.")]
+    file: ArchiveArgument,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the study.")],
+    signed_by: SignedByOption = None,
 ) -> None:
     """Restore an exported study: its study file, its ledger with the same head, and its models if included."""
     from diffcredit.ledger import Ledger
@@ -55,6 +63,8 @@ def restore(
     for path in (study_file, place, models):
         if path.exists():
             raise UserError(f"{path}: already exists; give another folder")
+    if signed_by is not None:
+        check_signed(file, signed_by)
     rows, head, settings = read_archive(file)
     with located(file), atomic_file(place) as temporary:
         temporary.unlink()  # the database creates it

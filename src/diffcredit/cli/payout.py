@@ -8,6 +8,7 @@ import typer
 from diffcredit.cli.console import Bars, console, say, stopping_gently, table
 from diffcredit.cli.opened import opened
 from diffcredit.cli.options import StudyArgument
+from diffcredit.cli.signing import SignOption, key_of, sign_results
 from diffcredit.errors import DiffcreditError, UserError
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ def payout(
             "May be given several times.",
         ),
     ] = None,
+    sign: SignOption = None,
 ) -> None:
     """Divide a pool of money by a policy: payouts.csv, a page with how sure each amount is, a record in the ledger.
 
     Example: diffcredit payout study.yaml --policy payout.yaml --pool 10000.00
     """
+    key = key_of(sign)
     with stopping_gently(), Bars() as bars, opened(study, bars, logged=not what_if) as loaded:
         if what_if:
             if period or balance or despite:
@@ -67,12 +70,14 @@ def payout(
                 )
             _estimate(loaded, policy, pool, what_if)
         else:
-            _pay(loaded, policy, pool, period, balance, despite)
+            page = _pay(loaded, policy, pool, period, balance, despite)
+            sign_results(loaded, key, [page])
 
 
 def _pay(
     study: "Study", policy: Path | None, pool: str | None, period: str | None, balance: Path | None, despite: str
-) -> None:
+) -> Path:
+    """Pay, write the payer's files, and return the page."""
     from diffcredit.payout.paying import recorded_payout
     from diffcredit.report.payouts import write_payout
 
@@ -88,6 +93,7 @@ def _pay(
     for file in files:
         say(str(file))
     say(f"diffcredit statements {study.file} writes a page for each contributor.")
+    return files[-1]
 
 
 def _print(made: "Payout") -> None:

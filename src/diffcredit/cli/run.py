@@ -7,6 +7,7 @@ from diffcredit.cli.console import Bars, FailureReport, console, say, stopping_g
 from diffcredit.cli.near_copies import tell_near_copies
 from diffcredit.cli.opened import opened
 from diffcredit.cli.options import StudyArgument
+from diffcredit.cli.signing import SignOption, key_of, sign_results
 from diffcredit.study.observer import Observer
 from diffcredit.util.sanitize import single_line
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 MOST_LINES = 5  # duplicates that are listed
 
 
-def run(study: StudyArgument, *, where: "Workers") -> None:
+def run(study: StudyArgument, sign: SignOption = None, *, where: "Workers") -> None:
     """Run a study, or resume it: train, prune, evaluate coalitions, write credits.csv and report.html."""
+    key = key_of(sign)
     with stopping_gently(), Bars() as bars, opened(study, bars) as loaded:
         run_and_report(loaded, where)
+        sign_results(loaded, key, [loaded.folder / "report.html"])
 
 
 def run_and_report(study: "Study", where: "Workers") -> None:

@@ -7,6 +7,7 @@ import typer
 
 from diffcredit.cli.console import Bars, say, stopping_gently
 from diffcredit.cli.options import StudyArgument
+from diffcredit.cli.signing import SignOption, key_of
 
 
 def statements(
@@ -23,6 +24,7 @@ def statements(
             "and form_to_issue. They are not entered in the ledger.",
         ),
     ] = None,
+    sign: SignOption = None,
 ) -> None:
     """Write a page and a JSON file for each contributor about a payout, from the ledger, into statements/.
 
@@ -34,11 +36,12 @@ def statements(
     from diffcredit.report.statements import write_study_statements
     from diffcredit.study.study import Study
 
+    key = key_of(sign)
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         recorded = recorded_payout(loaded, period)
         taxes = None if tax is None else read_taxes(tax, [row.contributor for row in recorded.payout.rows])
-        pages = write_study_statements(loaded, recorded, only or None, taxes)
+        pages = write_study_statements(loaded, recorded, only or None, taxes, key)
         if not only:  # the payer's own files too, as they were
             write_payout(loaded.folder, recorded, last=recorded.head == recorded_payout(loaded).head)
     which = f" of period {recorded.payout.period}" if period else ""

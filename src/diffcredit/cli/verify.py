@@ -1,13 +1,15 @@
 """``diffcredit verify``: check that a study's ledger is unchanged."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diffcredit.cli.console import Bars, say, stopping_gently
 from diffcredit.cli.options import StudyArgument, WorkersOption
+from diffcredit.cli.signing import SignedByOption
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.util.sanitize import last_line
+from diffcredit.util.sanitize import last_line, shortened
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -23,6 +25,13 @@ def verify(
             metavar="HASH", help="The head from a report or an earlier verify: all rows up to it must be unchanged."
         ),
     ] = None,
+    signed_by: SignedByOption = None,
+    signature: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The signature, also of a report or archive. Default: head.sig in the results."
+        ),
+    ] = None,
     recompute: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Also repeat K random evaluations and compare their values.")
     ] = None,
@@ -34,6 +43,10 @@ def verify(
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         verify_chain(loaded, head)
+        if signed_by is not None:
+            verify_signature(loaded, signed_by, signature or loaded.folder / "head.sig")
+        elif signature is not None:
+            raise UserError("--signature: needs the public key of who signed it, with --signed-by")
         if recompute is not None:
             verify_values(loaded, recompute, workers)
 
@@ -57,6 +70,21 @@ def verify_chain(study: "Study", head: str | None) -> None:
     if wanted is None:
         say("Keep the head outside this machine and pass it with --head: only that reveals rows removed from the end.")
     say(f"Head: {found.head}")
+
+
+def verify_signature(study: "Study", key: Path, file: Path) -> None:
+    """Check a signature, and that the head which it vouches for is in the chain."""
+    from diffcredit.proofs.signing import read_signature
+
+    signed = read_signature(file, key)
+    if signed.study != study.name:
+        raise DiffcreditError(f"{file}: is of the study {shortened(signed.study)}, not of {study.name!r}")
+    with study.ledger(create=False) as ledger:
+        if ledger.audit(study.name, signed.head).problems:
+            raise DiffcreditError(
+                f"{study.file}: the ledger was changed: the head that was signed on {signed.time} is not in its chain"
+            )
+    say(f"{file}: signed on {signed.time}, and every row up to the head that was signed is as it was then")
 
 
 def verify_values(study: "Study", count: int, workers: int | None) -> None:

@@ -9,7 +9,7 @@ statement stands in the statement.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,8 @@ from diffcredit.util.artifacts import canonical_json, write_text
 FORMAT = "diffcredit signature 1"
 PASSPHRASE = "DIFFCREDIT_KEY_PASSPHRASE"
 LARGEST = 100_000  # bytes of a key's file
+HEAD = "head"
+KINDS = (HEAD, "report", "statement", "archive")
 ENDING, PUBLIC = ".sig", ".pub"
 
 
@@ -51,6 +53,8 @@ class Signed:
     def __post_init__(self) -> None:
         if not all(isinstance(getattr(self, field.name), str) for field in fields(self)):
             raise TypeError("kind, study, head, sha256 and time are texts")
+        if self.kind not in KINDS or (self.kind == HEAD) != (not self.sha256):
+            raise ValueError("a file's signature has its SHA-256, and a head's has none")
 
     @property
     def message(self) -> bytes:
@@ -150,12 +154,14 @@ def signature_file(file: Path) -> Path:
     return file.with_name(file.name + ENDING)
 
 
-def read_signature(file: Path, trusted: Path) -> Signed:
-    """Return what a signature file vouches for, if it is valid and by the key in the file ``trusted``; where it belongs
-    to a file beside it, that must be the one that was signed."""
+def read_signature(file: Path, trusted: Path, kinds: Collection[str] = KINDS) -> Signed:
+    """Return what a signature file vouches for, if it is valid, of one of these ``kinds`` and by the key in the file
+    ``trusted``. Of all kinds but a head's, the file beside it must be the one that was signed."""
     found = verified(read_document(file), file)
     check_signer(found, trusted, file)
-    if found.signed.sha256:
+    if found.signed.kind not in kinds:
+        raise DiffcreditError(f"{file}: is of the kind {found.signed.kind}; {', '.join(kinds)} is expected")
+    if found.signed.kind != HEAD:
         signed_file = file.with_name(file.name.removesuffix(ENDING))
         if signed_file == file or not signed_file.is_file():
             raise UserError(f"{file}: the file that it signs is not beside it")
