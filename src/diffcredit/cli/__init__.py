@@ -26,7 +26,7 @@ app = typer.Typer(
 COMMANDS = (  # each is a function in the file of its name
     *("demo", "init", "trust", "plan", "pilot", "run", "measure", "baselines", "explain"),
     *("validate", "status", "credits", "compare", "report", "payout", "statements", "verify", "export", "roles"),
-    *("check",),
+    *("check", "anchor"),
 )
 WITHOUT_STUDY = ("demo", "init", "trust", "check")
 for command in COMMANDS:

@@ -43,6 +43,7 @@ def verify(
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         verify_chain(loaded, head)
+        verify_anchors(loaded)
         if signed_by is not None:
             verify_signature(loaded, signed_by, signature or loaded.folder / "head.sig")
         elif signature is not None:
@@ -70,6 +71,15 @@ def verify_chain(study: "Study", head: str | None) -> None:
     if wanted is None:
         say("Keep the head outside this machine and pass it with --head: only that reveals rows removed from the end.")
     say(f"Head: {found.head}")
+
+
+def verify_anchors(study: "Study") -> None:
+    """Check the timestamps in the ledger, and print them."""
+    from diffcredit.study.anchored import anchors
+
+    with study.ledger(create=False) as ledger:
+        for each in anchors(study, ledger):
+            say(str(each))
 
 
 def verify_signature(study: "Study", key: Path, file: Path) -> None:
