@@ -22,7 +22,7 @@ from diffcredit.payout.earnings import earnings, exact
 from diffcredit.payout.recorded import Recorded
 from diffcredit.payout.taxes import Tax
 from diffcredit.proofs.signing import load_key, new_key
-from diffcredit.proofs.statements import check_statement
+from diffcredit.proofs.statements import _head, check_statement
 from diffcredit.report.statements import Statement, statement_json
 
 from .made_up_payout import PREVIOUS, payout, policy, recorded, row, three
@@ -278,6 +278,21 @@ def test_every_honest_payout_passes(people, r, coins, rounding, fixed, bounds, m
         assert refused(written(whole, name)) is None
 
 
+def test_whatever_a_payer_has_recorded():
+    """The head covers it, so that nothing but the check itself can refuse it."""
+    content = written()
+    shapes = [None, True, 5, 10**400, -1.5, "x", "1E+99999", "\udcff", [], {}, {"equal": 1}]
+    for part in ("row", "payout"):
+        for place in places(content[part]):
+            for value in shapes:
+                made = changed(content, (part, *place), value)
+                try:
+                    head = _head(made["payout"], made["row"], made["proof"])
+                except (ValueError, TypeError):
+                    continue
+                refused(made | {"head": head, "contributor": made["row"]["contributor"]})
+
+
 def test_tax_that_is_wrong():
     content = written(tax=TAX)
     assert "tax withheld is not its rate" in refused(changed(content, ("tax", "withheld"), "128.17"))
@@ -340,7 +355,10 @@ def test_what_is_said(diffcredit, tmp_path):
     for words in (
         "Statement of Ann: study harbours, period 2026-Q1.",
         "opening balance 7.25 + earned 420.00 = paid 427.25 + carried forward 0.00 EUR.",
-        f"whose head after this payout is {recorded().head}.",
+        f"head after this payout is {recorded().head}.",
+        f"a pool of 1000.00 among 3 contributors, the policy {'c2' * 32} entered on 2026-01-01T08:00:00+00:00",
+        f"your help 1.5, your 10 images, whose hash is {'a1' * 32},",
+        "It lists no images: only the hash of all of them is covered.",
         "It is not signed.",
         "not covered: the tax.",
         "A payer could keep two ledgers and show you one of them.",

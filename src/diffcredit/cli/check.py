@@ -102,8 +102,15 @@ def _print(checked: "Checked", head: str | None) -> None:
         f"Its sums come out: opening balance {row['opening']} + earned {row['amount']} = paid {row['paid']} + carried "
         f"forward {row['carried']} {payout['currency']}."
     )
+    works = f", whose hash is {row['works']}" if row["works"] else ""
+    say(
+        f"The ledger has these numbers: a pool of {payout['pool']} among {payout['contributors']:,} contributors, the "
+        f"policy {payout['policy_hash']} entered on {payout['entered']}, your help {row['help']:.6g}, your "
+        f"{row['images_used']:,} images{works}, and all else under payout and row in the file. Compare them with the "
+        "page."
+    )
     same = " That is the head you gave." if head else ""
-    say(f"Its numbers are part of the payer's ledger, whose head after this payout is {checked.head}.{same}")
+    say(f"The ledger's head after this payout is {checked.head}.{same}")
 
 
 def _print_limits(checked: "Checked", head: str | None) -> None:
@@ -117,5 +124,6 @@ def _print_limits(checked: "Checked", head: str | None) -> None:
             "with one that was published or timestamped, and give it with --head."
         )
     if not checked.images:
-        say("It lists no images: only the hash of all of them is covered.")
+        covered = "only the hash of all of them is covered" if checked.row["works"] else "which ones were used is open"
+        say(f"It lists no images: {covered}.")
     say("Whether the measurements behind the numbers are right is not shown here: diffcredit verify checks the ledger.")

@@ -15,21 +15,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
-
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.proofs.documents import read_document
 from diffcredit.util.artifacts import canonical_json, write_text
+
+try:
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+        load_pem_private_key,
+        load_pem_public_key,
+    )
+except ModuleNotFoundError as error:  # a contributor may have installed diffcredit without what it depends on
+    raise UserError("this needs the package cryptography; pip install cryptography") from error
 
 FORMAT = "diffcredit signature 1"
 PASSPHRASE = "DIFFCREDIT_KEY_PASSPHRASE"

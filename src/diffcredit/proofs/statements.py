@@ -31,6 +31,11 @@ KIND = "proof"  # of the proof's row among the ledger's entries
 REQUIRED = {"format", "version", "contributor", "payout", "row", "proof", "head"}
 OPTIONAL = {"tax", "images", "signature"}
 HASH = 64  # hexadecimal digits
+SHOWN = {
+    "payout": {"study": str, "period": str, "currency": str, "policy_hash": str, "entered": str, "resolution": int},
+    "row": {"contributor": str, "works": str, "images_used": int, "help": float},
+}
+"""What a reader is shown beside the amounts, and the types of it: a payer's ledger may hold anything."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,10 @@ def _problem(content: Mapping[str, Any]) -> str:
     if odd := sorted((REQUIRED - content.keys()) | (content.keys() - REQUIRED - OPTIONAL)):
         return f"has no key {shortened(odd[0])}" if odd[0] in REQUIRED else f"has an unknown key {shortened(odd[0])}"
     payout, row = content["payout"], content["row"]
+    for part, types in SHOWN.items():
+        for name, kind in types.items():
+            if type(content[part][name]) is not kind:
+                raise ValueError(f"{part}.{name}: {shortened(content[part][name])} is not accepted")
     head = _head(payout, row, content["proof"])
     if head != content["head"]:
         return f"its numbers do not lead to its head: they were changed, or belong to another payout (they give {head})"
