@@ -3,13 +3,16 @@
 import csv
 import io
 import json
+import re
+import subprocess
+import sys
 from datetime import datetime
 
 import pytest
 
 from diffcredit.cli.run import _Printer
 from diffcredit.study.study import Study
-from tiny_study import SMALL, images_of, rows, write_small, write_study
+from tiny_study import ENVIRONMENT, SMALL, images_of, rows, write_small, write_study
 
 
 def test_from_nothing_to_the_report(diffcredit, tmp_path):
@@ -31,6 +34,19 @@ def test_from_nothing_to_the_report(diffcredit, tmp_path):
     again = diffcredit.printed("run", file, "--workers", 1)
     assert "training the base model" not in again
     assert "evaluating" not in again
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of sizes")
+def test_a_model_that_cannot_be_saved_ends_a_run_in_one_line(tmp_path):
+    """As on a full disk: no file may be larger than 500,000 bytes, which the model's weights are."""
+    file = write_small(tmp_path)
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (500_000,) * 2); "
+    run = [sys.executable, "-c", f"{limited}runpy.run_module('diffcredit', run_name='__main__')", "run", str(file)]
+    ended = subprocess.run([*run, "--workers", "1"], capture_output=True, text=True, env=ENVIRONMENT)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert re.fullmatch(rf"error: {re.escape(str(tmp_path))}/results/models/base-\w+: File too large", last)
 
 
 def check_log(folder):

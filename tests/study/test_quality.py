@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from diffcredit.diffusion.generating import generate
+from diffcredit.errors import DiffcreditError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.study.quality import LOSS, Comparison, compare, complaints, kept
 from diffcredit.study.study import Study
@@ -96,6 +97,30 @@ def test_held_out_images_give_the_loss(pruned):
     measured, gate = found["heldout_loss"], found[LOSS]
     assert (gate.base, gate.start, gate.untrained) == (measured.base, measured.start, measured.untrained)
     assert (measured.only_rises, gate.only_rises) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[]]", b"{}", b"null", b'"text"', b"[[1]]", b'[{"name": 1}]', b"\xff", b"[" * 100_000),
+        b'[{"name": "x", "base": Infinity, "start": 1, "untrained": 2}]',
+        b'[{"name": "x", "base": "1", "start": 1, "untrained": 2}]',
+        b'[{"name": "x", "base": 1, "start": 1, "untrained": 2, "more": 3}]',
+    ],
+)
+def test_a_damaged_comparison_is_said_in_a_line(pruned, content):
+    study, found = pruned
+    (file,) = study.cache.folder.glob("quality-*.json")
+    whole = file.read_bytes()
+    try:
+        file.write_bytes(content)
+        with pytest.raises(
+            DiffcreditError, match=r"^\S*quality-\w+\.json: damaged \(.*\); remove it to have it made anew$"
+        ):
+            kept(study)
+    finally:
+        file.write_bytes(whole)
+    assert kept(study) == list(found.values())
 
 
 def test_it_is_computed_once(pruned):

@@ -1,12 +1,17 @@
+import errno
 import hashlib
 import math
 import stat
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from diffcredit.errors import DiffcreditError
 from diffcredit.util.artifacts import (
@@ -109,6 +114,59 @@ def test_a_damaged_file_of_arrays_names_itself(tmp_path, left):
     file.write_bytes(file.read_bytes()[:left])
     with pytest.raises(DiffcreditError, match=f"{file}: damaged .*; remove it"):
         read_arrays(file)
+
+
+def test_a_changed_byte_is_noticed(tmp_path):
+    """Whatever it belongs to: numbers, names, shapes or the fingerprint itself."""
+    file = tmp_path / "arrays.safetensors"
+    write_arrays(file, ARRAYS)
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with suppress(DiffcreditError):  # or it changes nothing, such as a space
+            assert fingerprint_arrays(read_arrays(file)) == fingerprint_arrays(ARRAYS)
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(DiffcreditError, match=r"damaged \(its arrays are not those that were written\)"):
+        read_arrays(file)
+
+
+def test_arrays_of_older_releases_have_no_fingerprint(tmp_path):
+    save_file({"a": np.arange(3)}, tmp_path / "arrays.safetensors")
+    assert read_arrays(tmp_path / "arrays.safetensors")["a"].tolist() == [0, 1, 2]
+
+
+FILLING = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from safetensors.numpy import save_file
+from diffcredit.util.artifacts import atomic_file, atomic_folder, write_arrays
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+place, arrays = Path(sys.argv[1]) / "artifact", {"a": np.zeros(1000)}
+
+def in_folder():
+    with atomic_folder(place) as folder:
+        save_file(arrays, folder / "model.safetensors")
+
+def in_file():
+    with atomic_file(place) as file, file.open("wb") as opened:
+        opened.write(bytes(2000))
+
+for write in (in_folder, in_file, lambda: write_arrays(place, arrays)):
+    try:
+        write()
+    except OSError as error:
+        print(error.errno, error.filename)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of sizes")
+def test_what_cannot_be_written_is_named(tmp_path):
+    """Whoever finds that out: the system or safetensors. Here a file may only have 1,000 bytes."""
+    told = subprocess.run([sys.executable, "-c", FILLING, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == [f"{errno.EFBIG} {tmp_path / 'artifact'}"] * 3
+    assert names(tmp_path) == []
 
 
 def test_canonical_json():

@@ -251,7 +251,7 @@ def read_json(kind: type[Kind], path: Path) -> Kind:
         found = document["format"], document["version"]
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         found = None, None
     if found[0] != FORMAT:
         raise UserError(f"{path}: no credits; expected a file that Credits.save wrote")
@@ -262,7 +262,7 @@ def read_json(kind: type[Kind], path: Path) -> Kind:
         )
     try:
         return _credits(kind, document["credits"])
-    except (KeyError, TypeError, ValueError, UserError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, UserError) as error:
         raise UserError(f"{path}: damaged ({error!r}); estimate the credits again") from error
 
 

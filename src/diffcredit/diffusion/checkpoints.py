@@ -38,7 +38,7 @@ def read_checkpoint(path: Path, identity: str, device: torch.device) -> dict[str
                 return None
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return unflatten(json.loads(metadata["structure"]), tensors)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{path}: not a checkpoint of this training ({error}); remove it to train from the start"
         ) from None

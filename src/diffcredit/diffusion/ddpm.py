@@ -14,9 +14,9 @@ from diffcredit.diffusion import networks
 from diffcredit.diffusion.first_stage import PIXELS, FirstStage, Pixels, first_stage
 from diffcredit.diffusion.model import Family, tensors_fingerprint
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
-from diffcredit.diffusion.pretrained import PretrainedUNet, read_description, read_json, read_weights
+from diffcredit.diffusion.pretrained import PretrainedUNet, check_undamaged, read_description, read_json, read_weights
 from diffcredit.diffusion.unet import UNetModel
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import canonical_json
 
 
@@ -67,6 +67,7 @@ class DDPM(UNetModel):
         tensors = {name: tensor.cpu().contiguous() for name, tensor in self.network.state_dict().items()}
         save_file(tensors, directory / "model.safetensors")
         description = {"family": self.family, "network": self.config, "schedule": self.noise_schedule.config}
+        description["fingerprint"] = self.fingerprint
         if self.encoding:
             description["autoencoder"] = self.encoding
         (directory / "config.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
@@ -79,11 +80,13 @@ class DDPM(UNetModel):
         tensors = read_weights(weights_file)
         try:
             network = networks.rebuild(config, tensors, str(weights_file))
-            model = cls(network, config, NoiseSchedule(schedule), stage)
-        except (AttributeError, KeyError, TypeError) as error:
+            with located(config_file):
+                model = cls(network, config, NoiseSchedule(schedule), stage)
+        except (AttributeError, LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
             raise UserError(f"{config_file}: not the description of a saved model ({error!r})") from None
         if read_json(config_file).get("autoencoder", "") != model.encoding:
             raise UserError(f"{config_file}: made with another autoencoder than the one it is loaded with")
+        check_undamaged(directory, model.fingerprint)
         return model
 
 

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from diffcredit.diffusion.noise_schedule import NoiseSchedule
-from diffcredit.errors import UserError, located
+from diffcredit.errors import DiffcreditError, UserError, located
 from diffcredit.util.artifacts import fingerprint
 
 WEIGHTS = (".safetensors", ".bin", ".pth")
@@ -66,7 +66,7 @@ def read_json(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{file}: no such file; a folder with a model has it") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise UserError(f"{file}: cannot be read ({error})") from None
     if not isinstance(content, dict):
         raise UserError(f"{file}: {type(content).__name__}; a JSON object is expected")
@@ -82,6 +82,15 @@ def read_description(directory: Path, family: str, *keys: str) -> list[Any]:
     if description["family"] != family:
         raise UserError(f"{file}: family {description['family']!r}; accepted: {family!r}")
     return [description[key] for key in keys]
+
+
+def check_undamaged(directory: Path, fingerprint: str) -> None:
+    """Refuse a model whose ``fingerprint`` is not the one that was saved with it in ``directory``."""
+    saved = read_json(directory / "config.json").get("fingerprint", fingerprint)  # older releases saved none
+    if saved != fingerprint:
+        raise DiffcreditError(
+            f"{directory}: damaged: the model is not the one that was saved there; restore the folder from a copy"
+        )
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.model import Family, tensors_fingerprint
 from diffcredit.diffusion.pipeline import MISSING_PACKAGES, Pipeline, pipeline
-from diffcredit.diffusion.pretrained import read_description, read_weights
+from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_weights
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import UserError
@@ -112,6 +112,7 @@ class TextToImageLoRA(UNetModel):
             "prompts": self.prompts,
             "prompt": self.prompt,
             "size": self.size,
+            "fingerprint": self.fingerprint,
         }
         text = json.dumps(description, indent=2, ensure_ascii=False)
         (directory / "config.json").write_text(text + "\n", encoding="utf-8")
@@ -135,7 +136,9 @@ class TextToImageLoRA(UNetModel):
                     named[name.replace(".weight", ".default.weight")].copy_(tensor)
         except RuntimeError as error:
             raise UserError(f"{file}: not an adapter of this U-Net's attention ({error})") from None
-        return cls(network, base, prompts, prompt, size)
+        model = cls(network, base, prompts, prompt, size)
+        check_undamaged(directory, model.fingerprint)
+        return model
 
 
 def _projections(network: nn.Module) -> list[str]:

@@ -121,4 +121,7 @@ def initial_noise(shape: tuple[int, int, int], seeds: Sequence[int]) -> Tensor:
 def check_finite(x: Tensor) -> None:
     """Raise a DiffcreditError unless all of x, which a model generated, is finite."""
     if not torch.isfinite(x).all():
-        raise DiffcreditError("the model's images are not finite numbers; a lower learning rate usually helps")
+        raise DiffcreditError(
+            "the model's images are not finite numbers: its training diverged, and a lower learning rate "
+            "usually helps; or its file is damaged"
+        )

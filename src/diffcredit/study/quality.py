@@ -7,7 +7,7 @@ measure: the complaint is then about the base model's training, not about prunin
 """
 
 import dataclasses
-import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from diffcredit.properties import Context
 from diffcredit.properties.heldout_loss import HeldoutLoss
 from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.study import identity
-from diffcredit.util.artifacts import canonical_json, write_text
+from diffcredit.util.artifacts import canonical_json, read_json, write_text
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -44,6 +44,10 @@ class Comparison:
     start: float
     untrained: float
     only_rises: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not all(map(math.isfinite, (self.base, self.start, self.untrained))):
+            raise ValueError(f"{self.name!r}: a name and three finite numbers are expected")
 
     @property
     def lost(self) -> float:
@@ -106,7 +110,13 @@ def kept(study: "Study") -> list[Comparison]:
     file = _file(study)
     if file is None or not file.exists():
         return []
-    return [Comparison(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+    return read_json(file, _comparisons)
+
+
+def _comparisons(rows: Any) -> list[Comparison]:
+    if not isinstance(rows, list):
+        raise TypeError(f"{type(rows).__name__}; a list is expected")
+    return [Comparison(**row) for row in rows]
 
 
 def _file(study: "Study") -> Path | None:

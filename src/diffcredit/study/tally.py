@@ -126,5 +126,11 @@ class TaskLog:
                 self._assigned[task] = str(entry["worker"]), datetime.fromisoformat(entry["time"]).timestamp()
             elif "coalition" in entry:  # answered, recorded, or its worker is lost
                 self._assigned.pop((entry["coalition"], entry["replicate"]), None)
-        except (ValueError, KeyError, TypeError):  # half a line, or not written by diffcredit
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+        ):  # half a line, or not written by diffcredit
             return

@@ -3,17 +3,22 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from diffcredit.errors import DiffcreditError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+FINGERPRINT = "fingerprint"  # by which a file of arrays has the one of its content
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -24,7 +29,8 @@ def atomic_file(path: Path) -> Generator[Path]:
     # the umask decides on a new file's permissions; a file that is replaced keeps its own
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
-        yield temporary
+        with _naming(path):
+            yield temporary
         if path.is_file() and not path.is_symlink():
             temporary.chmod(path.stat().st_mode & 0o777)
         with temporary.open("rb") as file:
@@ -45,7 +51,8 @@ def atomic_folder(path: Path) -> Generator[Path]:
     temporary = _temporary(path)
     temporary.mkdir()  # not tempfile's, which is always private: the umask decides
     try:
-        yield temporary
+        with _naming(path):
+            yield temporary
         if path.exists():
             raise AlreadyThere(f"{path}: already exists; artifacts are never overwritten")
         temporary.rename(path)
@@ -56,6 +63,23 @@ def atomic_folder(path: Path) -> Generator[Path]:
 def _temporary(path: Path) -> Path:
     """Return a hidden name beside ``path`` that nothing has."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+
+
+@contextmanager
+def _naming(path: Path) -> Generator[None]:
+    """Have the system's errors name the file that could not be written, such as where the disk is full; safetensors
+    has errors of its own for them."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+    except Exception as error:
+        number = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 @contextmanager
@@ -84,19 +108,25 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_arrays(path: Path, arrays: "Mapping[str, NDArray[Any]]") -> None:
-    """Write named arrays as one safetensors file."""
+    """Write named arrays as one safetensors file, with their fingerprint."""
     import numpy as np  # here, because checking a statement needs none
     from safetensors.numpy import save_file
 
     with atomic_file(path) as temporary:
-        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, temporary)
+        ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        save_file(ordered, temporary, {FINGERPRINT: fingerprint_arrays(ordered)})
 
 
 def read_arrays(path: Path) -> "dict[str, NDArray[Any]]":
-    from safetensors.numpy import load_file
+    """Return the arrays that :func:`write_arrays` wrote to ``path``; refuse a damaged file."""
+    from safetensors import safe_open
 
-    with intact(path):
-        return load_file(path)
+    with intact(path), safe_open(path, "np") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        written = (file.metadata() or {}).get(FINGERPRINT)  # older releases wrote none
+    if written is not None and written != fingerprint_arrays(arrays):
+        raise _damaged(path, "its arrays are not those that were written")
+    return arrays
 
 
 @contextmanager
@@ -107,7 +137,20 @@ def intact(path: Path) -> Generator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise DiffcreditError(f"{path}: damaged ({error}); remove it to have it made anew") from error
+        raise _damaged(path, error) from error
+
+
+def read_json(path: Path, content: Callable[[Any], T]) -> T:
+    """Return ``content`` of the JSON in ``path``, which diffcredit wrote; whatever it raises of the kind is an error
+    that calls the file damaged."""
+    try:
+        return content(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+
+
+def _damaged(path: Path, why: object) -> DiffcreditError:
+    return DiffcreditError(f"{path}: damaged ({why}); remove it to have it made anew")
 
 
 def canonical_json(value: Any) -> str:

@@ -21,7 +21,7 @@ def cache_folder() -> Path:
 
 def noted(kind: str, about: Any) -> Any:
     """Return what was noted ``about`` a JSON value; None where nothing was, or it cannot be read."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         return json.loads(_file(kind, about).read_text(encoding="utf-8"))
     return None
 
