@@ -145,7 +145,7 @@ def restored(archive: Path, folder: Path) -> Study:
     settings = _restore(archive, folder)
     (folder / MODELS).mkdir()
     with Ledger.open(folder / "ledger.db") as ledger:
-        contributors = ledger.studies()[settings["name"]]["contributors"]
+        contributors = ledger.settings(settings["name"])["contributors"]
     names = np.array([int(name) if name.isdecimal() else name for name in contributors])
     black = np.zeros((len(names), 8, 8, 3), np.uint8)
     np.savez(folder / "black.npz", images=black, who=names)

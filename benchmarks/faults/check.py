@@ -1,5 +1,6 @@
 """What is left of a campaign: its ledger and its artifacts against those of the same study that nobody disturbed."""
 
+import math
 import struct
 import subprocess
 import sys
@@ -63,12 +64,12 @@ def judged(campaign: Campaign, folder: Path) -> Verdict:
     """``folder``: for the undisturbed run."""
     study = campaign.study
     twin = undisturbed(folder, study.config.stop.rule.max_evaluations() or 0)
-    tasks, attempts = wanted(study), study.evaluations()
+    with study.ledger(create=False) as ledger:
+        problems = ledger.audit(study.name).problems
+    tasks, attempts = wanted(twin), [] if problems else study.evaluations()  # a changed record is not read
     done = Counter(key(each) for each in attempts if each.status == "done")
     right = {key(each): _bits(each) for each in twin.evaluations("done")}
     reasons = [_reason(each, campaign.planted) for each in attempts if each.status == "failed"]
-    with study.ledger(create=False) as ledger:
-        problems = ledger.audit(study.name).problems
     return Verdict(
         wanted=len(tasks),
         lost=sum(task not in done for task in tasks),
@@ -80,7 +81,7 @@ def judged(campaign: Campaign, folder: Path) -> Verdict:
         artifacts=_unequal_artifacts(study, twin),
         chain=len(problems),
         verify=_verify(campaign.folder),
-        credits=_difference(study, twin),
+        credits=math.inf if problems else _difference(study, twin),
         failed=dict(Counter(reason for reason in reasons if reason is not None)),
         parts=len(list((campaign.folder / "shared").rglob("*.part"))),
     )

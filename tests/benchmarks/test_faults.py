@@ -3,8 +3,6 @@
 import json
 import random
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import benchmarks.faults.measure as measure
@@ -17,6 +15,7 @@ from benchmarks.faults.model import Diverged, images_of
 from benchmarks.faults.page import page
 from benchmarks.faults.places import Place
 
+import tampering
 from diffcredit.execution import InProcess
 from diffcredit.execution.tasks import failed_evaluation
 
@@ -61,19 +60,28 @@ def test_what_was_lost_or_spoilt_is_found(campaign, tmp_path):
         failure = failed_evaluation(victim, "nobody knows why", "w", victim.started)
         ledger.record(study.name, study.recipe.name, failure)
         ledger.claim(study.name, study.recipe.name, "1100000000", 9, "somebody:1:x", 60)
-    with closing(sqlite3.connect(campaign.place.ledger)) as connection, connection:
-        connection.execute("UPDATE property_values SET value = value + 1e-9 WHERE id = 3")
-        connection.execute("DELETE FROM property_values WHERE evaluation_id = 8")
-        connection.execute("DELETE FROM evaluations WHERE id = 8")
+    ledger = Path(campaign.place.ledger)
+    tampering.change(
+        ledger,
+        "UPDATE property_values SET value = value + 1e-9 WHERE id = 3",
+        "DELETE FROM property_values WHERE evaluation_id = 8",
+        "DELETE FROM evaluations WHERE id = 8",
+    )
+    tampering.chain_anew(ledger)
     record = next((campaign.folder / "shared" / "kept").rglob("*.artifact.json"))
     record.unlink()
     shutil.rmtree(tmp_path / "undisturbed")
     verdict = judged(campaign, tmp_path / "undisturbed")
     found = (verdict.lost, verdict.wrong, verdict.unexplained, verdict.claims, verdict.artifacts, verdict.verify)
-    assert found == (1, 1, 1, 1, 1, 1)
-    assert verdict.chain > 0
+    assert found == (1, 1, 1, 1, 1, 0)
     assert verdict.credits > 1e-12
-    assert missing(study) == [f"{made[7].coalition} {made[7].replicate}"]
+    assert missing(campaign.study) == [f"{made[7].coalition} {made[7].replicate}"]
+    assert not verdict.sound
+    tampering.change(ledger, "UPDATE property_values SET value = value + 1e-9 WHERE id = 3")
+    shutil.rmtree(tmp_path / "undisturbed")
+    verdict = judged(campaign, tmp_path / "undisturbed")
+    # of a changed record nothing can be read
+    assert (verdict.chain, verdict.verify, verdict.lost) == (1, 1, verdict.wanted)
     assert not verdict.sound
 
 

@@ -1,18 +1,17 @@
 """``verify``, ``export`` and ``import`` on a small study."""
 
-import json
-import sqlite3
-
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+import tampering
 from diffcredit.cli import app
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
 from diffcredit.study.reevaluate import recompute
 from diffcredit.study.study import Study
+from diffcredit.util.artifacts import canonical_json
 from tiny_study import rows
 
 
@@ -29,8 +28,14 @@ def head_in(output):
 
 
 def change(folder, statement):
-    with sqlite3.connect(folder / "results" / "ledger.db") as connection:
-        connection.execute(statement)
+    tampering.change(folder / "results" / "ledger.db", statement)
+
+
+def invent(folder, *statements):
+    """Change rows, and the chain with them."""
+    for statement in statements:
+        change(folder, statement)
+    tampering.chain_anew(folder / "results" / "ledger.db")
 
 
 def repeated(folder, count):
@@ -61,18 +66,21 @@ def test_repeated_evaluations_tell_recorded_from_invented_values(small):
     assert {each.tolerance for each in found} == {0.0}
     assert all(each.now == each.recorded and each.agrees for each in found)
     before = rows(small, "SELECT count(*) FROM evaluations")
-    change(small, "UPDATE property_values SET value = value + 0.001")
+    invent(small, "UPDATE property_values SET value = value + 0.001")
     assert not any(each.agrees for each in repeated(small, 1))
     assert rows(small, "SELECT count(*) FROM evaluations") == before
 
 
 def test_another_numerics_class_may_be_a_little_off(small):
-    change(small, "UPDATE evaluations SET numerics = '{}'")
-    change(small, "UPDATE property_values SET value = value * (1 + 1e-12)")
+    invent(
+        small,
+        "UPDATE evaluations SET numerics = '{}'",
+        "UPDATE property_values SET value = value * (1 + 1e-12)",
+    )
     found = repeated(small, 1)
     assert all(each.agrees for each in found)
     assert any(each.now != each.recorded for each in found)
-    change(small, "UPDATE property_values SET value = value + 1000")
+    invent(small, "UPDATE property_values SET value = value + 1000")
     assert not any(each.agrees for each in repeated(small, 1))
 
 
@@ -91,7 +99,7 @@ def test_the_same_bits_are_asked_for_where_they_are_promised(small, monkeypatch)
         (GPU | {"training": TRAINED | RULED, "sampling": eager}, False),
         (GPU | {"training": TRAINED | {"sums_by_rule": False}, "sampling": SAMPLED}, False),
     ):
-        change(small, f"UPDATE evaluations SET numerics = '{json.dumps(numerics)}'")
+        invent(small, f"UPDATE evaluations SET numerics = '{canonical_json(numerics)}'")
         monkeypatch.setattr("diffcredit.execution.evaluator.numerics", lambda model, sampling, now=numerics: now)
         (found,) = repeated(small, 1)
         assert (found.tolerance == 0, found.agrees) == (exact, True)

@@ -70,7 +70,8 @@ def check_what_is_recorded_comes_back(open_ledger: OpenLedger) -> None:
         assert ledger.evaluations(STUDY, RECIPE.name, status="failed") == recorded[1:2]
         assert ledger.evaluations(STUDY, RECIPE.name, status="done", purpose="estimate") == recorded[:1]
         assert ledger.evaluations(STUDY, RECIPE.name, purpose="truth") == []
-        assert ledger.studies() == {STUDY: {"contributors": ["a", "b", "c", "d"]}}
+        assert ledger.studies() == [STUDY]
+        assert ledger.settings(STUDY) == {"contributors": ["a", "b", "c", "d"]}
         assert ledger.recipes(STUDY) == [RECIPE]
         assert ledger.properties(STUDY) == [QUALITY, DIVERSITY]
 

@@ -118,7 +118,7 @@ def test_a_changed_archive_restores_nothing(archive, database):
                 change(rows)
                 with pytest.raises(DiffcreditError, match=message):
                     other.restore(rows, head)
-                assert other.studies() == {}
+                assert other.studies() == []
 
 
 def test_a_tampered_ledger_is_not_exported(ledger):
@@ -160,7 +160,7 @@ def test_a_damaged_archive_restores_the_study_or_nothing(archive, tmp_path):
             try:
                 other.restore(rows, head)
             except DiffcreditError:
-                assert other.studies() == {}
+                assert other.studies() == []
             else:
                 assert other.head(STUDY).hash == HEAD
 

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 
 from diffcredit.errors import UserError
 from diffcredit.ledger import Entry, Ledger
-from diffcredit.ledger.chain import audit
+from diffcredit.ledger.audited import audit
 from diffcredit.ledger.database import prepare_sqlite
 
 from .contract import HEAD, RECIPE, STUDY, evaluation, failure, register
@@ -205,18 +205,18 @@ def test_every_manipulation_is_found(database):
     if engine.dialect.name == "sqlite":
         prepare_sqlite(engine)
     with engine.connect() as connection:
-        assert audit(connection, 2, head).problems == ()
+        assert audit(connection, STUDY, head).problems == ()
         for name, (statements, words) in MANIPULATIONS.items():
             connection.rollback()
             for statement in statements:
                 connection.execute(text(statement))
-            found = audit(connection, 2, None).problems
+            found = audit(connection, STUDY, None).problems
             assert found, name
             for word in words:
                 assert any(word in line for line in found), f"{name}: {word} not in {found}"
-            assert set(found) <= set(audit(connection, 2, head).problems), name
+            assert set(found) <= set(audit(connection, STUDY, head).problems), name
         connection.rollback()
-        assert audit(connection, 2, head).problems == ()
+        assert audit(connection, STUDY, head).problems == ()
     engine.dispose()
 
 
@@ -287,5 +287,7 @@ def test_a_crash_between_rows_leaves_no_gap(tmp_path):
             connection.execute("CREATE TRIGGER no BEFORE INSERT ON chain BEGIN SELECT RAISE(ABORT, 'no'); END")
         with pytest.raises(Exception, match="no"):
             ledger.record(STUDY, RECIPE.name, evaluation())
+        with sqlite3.connect(path) as connection:
+            connection.execute("DROP TRIGGER no")
         assert ledger.evaluations(STUDY, RECIPE.name) == []
         assert ledger.audit(STUDY).problems == ()

@@ -32,7 +32,7 @@ def test_opens_a_path_a_text_and_a_url_and_is_one_file_when_closed(tmp_path):
         register(ledger)
     for same in (str(path), f"sqlite:///{path}"):
         with Ledger.open(same, create=False) as ledger:
-            assert list(ledger.studies()) == [STUDY]
+            assert ledger.studies() == [STUDY]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
@@ -103,7 +103,7 @@ def test_a_server_that_is_away_while_a_ledger_is_opened_is_waited_for(postgres, 
         with pytest.warns(DiffcreditWarning, match=r"\?host=\S*: is away \(.*; trying"):
             ledger = Ledger.open(postgres, create=False)
         starting.result()
-    assert ledger.studies() == {}
+    assert ledger.studies() == []
     ledger.close()
     assert [each.getMessage() for each in caplog.records] == ["ledger away", "ledger back"]
 

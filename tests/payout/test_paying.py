@@ -1,6 +1,5 @@
 """Paying: what the ledger records, who pays first, what was interrupted, what was changed behind its back."""
 
-import json
 import multiprocessing
 import shutil
 import sqlite3
@@ -20,6 +19,7 @@ from diffcredit.payout import paying as steps
 from diffcredit.payout.paying import recorded_payout
 from diffcredit.payout.records import Payout
 from diffcredit.study.study import Study
+from diffcredit.util.artifacts import canonical_json
 from paid_study import evaluated, stated
 from tiny_study import changed, rows
 
@@ -188,13 +188,13 @@ def test_the_record_is_all_that_was_paid(ledgered):
 
 
 CHANGES = {
-    "an amount": ("payout", '"amount": "36', '"amount": "96'),
-    "an opening balance": ("payout", '"opening": "0', '"opening": "5'),
-    "a name": ("payout", '"contributor": "ann"', '"contributor": "zoe"'),
-    "the pool": ("payout", '"pool": "100', '"pool": "900'),
-    "the time of the policy": ("payout", '"before_evaluations": true', '"before_evaluations": false'),
-    "a policy": ("policy", '"r": "0.4"', '"r": "0.9"'),
-    "a policy's hash": ("policy", '"hash": "', '"hash": "0'),
+    "an amount": ("payout", '"amount":"36', '"amount":"96'),
+    "an opening balance": ("payout", '"opening":"0', '"opening":"5'),
+    "a name": ("payout", '"contributor":"ann"', '"contributor":"zoe"'),
+    "the pool": ("payout", '"pool":"100', '"pool":"900'),
+    "the time of the policy": ("payout", '"before_evaluations":true', '"before_evaluations":false'),
+    "a policy": ("policy", '"r":"0.4"', '"r":"0.9"'),
+    "a policy's hash": ("policy", '"hash":"', '"hash":"0'),
 }
 
 
@@ -218,7 +218,7 @@ def test_verify_finds_what_was_changed(ledgered, database):
     for name, (kind, old, new) in CHANGES.items():
         with Ledger.open(database) as ledger:
             (entry,) = ledger.entries("tiny", kind)
-        stored = json.dumps(entry.content)
+        stored = canonical_json(entry.content)
         assert old in stored, name
         for content in (stored.replace(old, new, 1), stored):
             quoted = content.replace("'", "''").replace(":", r"\:")
@@ -266,8 +266,10 @@ def test_a_ledger_of_an_earlier_schema_is_paid_from(tmp_path, version):
     policy = {"property": "colourfulness", "fixed": "equal", "merit": "help", "r": 1, "currency": "EUR"}
     change(tmp_path, {"payout": policy})
     study = Study.load(file)
-    with pytest.raises(UserError, match="nothing was paid yet"):
+    said = "nothing was paid yet" if version == 3 else "is of an older schema without a chain"
+    with pytest.raises(UserError, match=said):
         recorded_payout(study)
+    study.ledger().close()  # as a run opens it
     made = study.payout(pool="100.00")
     assert not made.before_evaluations
     assert recorded_payout(study).payout == made

@@ -1,6 +1,5 @@
 import copy
 import math
-import sqlite3
 from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import torch
 import yaml
 
+import tampering
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import LocalWorkers
 from diffcredit.execution.threads import limited_threads
@@ -114,10 +114,8 @@ def test_a_rule_may_change_and_a_study_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_ledger_without_standard_errors_goes_on(finished):
-    connection = sqlite3.connect(finished / "results/ledger.db")
-    connection.execute("UPDATE property_values SET standard_error = NULL")
-    connection.commit()
-    connection.close()
+    tampering.change(finished / "results/ledger.db", "UPDATE property_values SET standard_error = NULL")
+    tampering.chain_anew(finished / "results/ledger.db")
     assert len(run_here(change(finished, {"stop.evaluations": EVALUATIONS + 1}))) == 1
     assert len(Study.load(finished).credits()) == 3
 

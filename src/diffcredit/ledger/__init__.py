@@ -17,8 +17,10 @@ The room's files, in the order in which to read them:
 ``purposes``    why an evaluation was made, and which replicate numbers that gives it
 ``store``       :class:`Ledger`, with the contract that its users rely on; each method is one transaction
 ``recording``   rows in: entering each kind of row once, refusing what changed or contradicts
-``reading``     rows out: names to primary keys, rows back to records
-``chain``       the hashes that reveal a change made behind the ledger's back, and their audit
+``chain``       the hashes that reveal a change made behind the ledger's back
+``audited``     rows out: each compared with the chain, then back to records
+``stored``      rows as the database has them, and the texts that are hashed; ``soundness``: tables that are no tables
+``readings``    what was read so far; ``keys``: names to primary keys
 ``claims``      who works on which evaluation now
 ``database``    connecting, transactions, locks, waiting for a server; what SQLite and PostgreSQL need
 ``away``        whether a server that cannot be reached will come back
@@ -29,10 +31,12 @@ The room's files, in the order in which to read them:
 ==============  ===========================================================================================
 """
 
-from diffcredit.ledger.chain import Audit, Head
+from diffcredit.ledger.audited import Audit
+from diffcredit.ledger.chain import Head
 from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
 from diffcredit.ledger.game import Game, game_of
+from diffcredit.ledger.readings import Readings
 from diffcredit.ledger.recording import NonDeterminism
 from diffcredit.ledger.records import (
     Entry,
@@ -43,10 +47,12 @@ from diffcredit.ledger.records import (
     changed_settings,
     differences,
 )
+from diffcredit.ledger.soundness import ChangedRecord
 from diffcredit.ledger.store import Ledger
 
 __all__ = [
     "Audit",
+    "ChangedRecord",
     "Claim",
     "CurrentClaim",
     "Entry",
@@ -57,6 +63,7 @@ __all__ = [
     "NoLedger",
     "NonDeterminism",
     "PropertyRecord",
+    "Readings",
     "RecipeRecord",
     "Value",
     "changed_settings",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
 from diffcredit.ledger import tables
-from diffcredit.ledger.reading import done_row, has_table, recipe_key, study_key
+from diffcredit.ledger.keys import has_table, is_done, recipe_key, study_key
 from diffcredit.util.events import event
 
 LONGEST_LEASE = 600.0
@@ -54,7 +54,7 @@ def claim(
     is not ``gone``, has a valid claim."""
     study, recipe, coalition, replicate = task
     row = {"recipe_id": recipe_key(connection, study, recipe), "coalition": coalition, "replicate": replicate}
-    if done_row(connection, **row) is not None:
+    if is_done(connection, **row):
         return None
     now = _now(connection)
     there = connection.execute(select(tables.claims).filter_by(**row)).one_or_none()

@@ -18,6 +18,7 @@ from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import tables
 from diffcredit.ledger.away import away_while_opening, session_ended
 from diffcredit.ledger.migrations import migrate
+from diffcredit.ledger.soundness import ChangedRecord, is_damage
 from diffcredit.util.artifacts import canonical_json
 from diffcredit.util.events import event
 from diffcredit.util.sanitize import without_passwords
@@ -114,9 +115,11 @@ class Database:
             try:
                 with engine.begin() as connection:
                     result = action(connection)
-            except UserError as error:
+            except (UserError, ChangedRecord) as error:
                 raise type(error)(f"{self.name}: {error}") from error
             except DBAPIError as error:
+                if is_damage(error):
+                    raise _damaged(error, self.name) from error
                 if getattr(error.orig, "sqlstate", None) == NOT_ALLOWED:
                     raise UserError(
                         f"{self.name}: {error.orig}; diffcredit roles lets its owner grant rights"
@@ -137,6 +140,11 @@ class Database:
                 if away:
                     event("ledger back", ledger=self.name, seconds=round(time.monotonic() - began, 3))
                 return result
+
+
+def _damaged(error: DBAPIError, name: str) -> ChangedRecord:
+    reason = " ".join(str(error.orig).split())
+    return ChangedRecord(f"{name}: the record was changed: the file is damaged ({reason})")
 
 
 def _address(url: str | Path) -> URL:
@@ -196,9 +204,9 @@ def _version(connection: Connection, *, lock: bool = False) -> int:
     """Return the ledger's schema version; refuse one that this release does not know."""
     query = select(tables.schema_version.c.version)
     version = connection.execute(query.with_for_update() if lock else query).scalar_one()
-    if not tables.OLDEST_VERSION <= version <= tables.SCHEMA_VERSION:
+    if version not in range(tables.OLDEST_VERSION, tables.SCHEMA_VERSION + 1):  # it may be anything
         raise UserError(
-            f"is a ledger of schema version {version}; this diffcredit knows versions {tables.OLDEST_VERSION} "
+            f"is a ledger of schema version {version!r}; this diffcredit knows versions {tables.OLDEST_VERSION} "
             f"to {tables.SCHEMA_VERSION}; install the release that wrote it"
         )
     return version

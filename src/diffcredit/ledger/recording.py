@@ -15,22 +15,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, delete, insert
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.ledger import reading, tables
-from diffcredit.ledger.chain import (
-    TABLES,
-    Head,
-    Link,
-    append,
-    content_of,
-    first_evaluation,
-    head_of,
-    migration_link,
-    number_of,
-)
+from diffcredit.ledger import tables
+from diffcredit.ledger.audited import AuditedStudy
+from diffcredit.ledger.chain import BEGINNING, TABLES, Head, Link, append, migration_link
+from diffcredit.ledger.keys import study_names
 from diffcredit.ledger.records import (
     Entry,
     Evaluation,
@@ -45,6 +37,9 @@ from diffcredit.util.artifacts import canonical_json
 EntryCheck = Callable[[list[Entry], bool], bool]
 """A function of the entries of one kind, and of whether the study has evaluations, to whether to add another."""
 
+Read = Callable[[str], AuditedStudy]
+"""A function of a study's name to all that it has now, compared with its chain, while nobody else writes."""
+
 Rows = Sequence[tuple[str, dict[str, Any]]]
 """Kind and content of each row of a study in the order of the chain. The first row is the study itself."""
 
@@ -53,24 +48,21 @@ class NonDeterminism(DiffcreditError):
     """The same recipe, coalition and replicate gave a different value than before."""
 
 
-def register_study(connection: Connection, name: str, settings: dict[str, Any]) -> None:
-    known = reading.studies(connection)
-    if name in known:
-        _refuse_changed("study", name, known[name], settings)
+def register_study(connection: Connection, read: Read, name: str, settings: dict[str, Any]) -> None:
+    if name in study_names(connection):
+        _refuse_changed("study", name, read(name).settings, settings)
         return
     link = _insert_study(connection, name, settings)
-    append(connection, link.row_id, head_of(connection, link.row_id), [link])
+    append(connection, link.row_id, BEGINNING, [link])
 
 
-def register(connection: Connection, study: str, record: RecipeRecord | PropertyRecord) -> None:
-    kind = "recipe" if isinstance(record, RecipeRecord) else "property"
-    study_id, name, new = reading.study_key(connection, study), record.name, vars(record)
-    row = connection.execute(select(TABLES[kind]).filter_by(study_id=study_id, name=name)).one_or_none()
-    if row is None:
-        link = _insert(connection, kind, new, study_id=study_id)
-        append(connection, study_id, head_of(connection, study_id), [link])
+def register(connection: Connection, known: AuditedStudy, record: RecipeRecord | PropertyRecord) -> None:
+    kind, name, new = "recipe" if isinstance(record, RecipeRecord) else "property", record.name, vars(record)
+    records = known.recipes() if kind == "recipe" else known.properties()
+    old = next((vars(each) for each in records if each.name == name), None)
+    if old is None:
+        append(connection, known.key, known.head, [_insert(connection, kind, new, study_id=known.key)])
         return
-    old = content_of(row)
     _refuse_changed(kind, name, old["settings"], new["settings"])
     if isinstance(record, RecipeRecord):
         made_from, problem = "weights", "starts from other weights than before"
@@ -91,47 +83,42 @@ def _refuse_changed(kind: str, name: str, old: dict[str, Any], new: dict[str, An
         raise UserError(changed_settings(kind, name, lines))
 
 
-def enter(connection: Connection, study: str, entry: Entry, check: EntryCheck, then: Sequence[Entry] = ()) -> bool:
+def enter(
+    connection: Connection, known: AuditedStudy, entry: Entry, check: EntryCheck, then: Sequence[Entry] = ()
+) -> bool:
     """Add an entry, and others behind it, if ``check`` says so; return whether it did. See :meth:`Ledger.enter`."""
-    study_id = reading.study_key(connection, study)
-    evaluated = first_evaluation(connection, study_id) is not None
-    if not check(reading.entries(connection, study, entry.kind), evaluated):
+    if not check(known.entries(entry.kind), known.evaluated):
         return False
-    links = [_insert(connection, "entry", each.row, study_id=study_id) for each in (entry, *then)]
-    append(connection, study_id, head_of(connection, study_id), links)
+    links = [_insert(connection, "entry", each.row, study_id=known.key) for each in (entry, *then)]
+    append(connection, known.key, known.head, links)
     return True
 
 
-def record(connection: Connection, study: str, recipe_name: str, evaluation: Evaluation) -> bool:
+def record(connection: Connection, known: AuditedStudy, recipe: str, evaluation: Evaluation) -> bool:
     """Add an evaluation, or its new values; return whether anything was added. See :meth:`Ledger.record`."""
     _refuse_non_finite(evaluation)
-    study_id = reading.study_key(connection, study)
-    recipe_id = reading.recipe_key(connection, study, recipe_name)
-    head = head_of(connection, study_id)
-    is_done = evaluation.status == "done"
-    recorded = reading.done_row(connection, recipe_id, *evaluation.key) if is_done else None
+    recipe_id, is_done = known.key_of("recipe", recipe), evaluation.status == "done"
+    recorded = known.done(recipe, *evaluation.key) if is_done else None
     # ``number``: the evaluation's place in the chain, by which its values refer to it
     if recorded is None:
-        links = [_insert_evaluation(connection, recipe_id, recipe_name, evaluation)]
-        evaluation_id, number, new = links[0].row_id, head.number + 1, evaluation.values
+        links = [_insert_evaluation(connection, recipe_id, recipe, evaluation)]
+        evaluation_id, number, new = links[0].row_id, known.head.number + 1, evaluation.values
     else:
-        links, evaluation_id = [], recorded.id
-        number = number_of(connection, study_id, "evaluation", recorded.id)
-        new = _new_values(connection, recorded, recipe_name, evaluation)
+        links, (evaluation_id, number) = [], known.place(recipe, *evaluation.key)
+        new = _new_values(recorded, recipe, evaluation)
     if new:
-        keys = reading.keys_of(connection, tables.properties, study_id)
-        property_ids = [reading.key_among(keys, value.property, study, "property") for value in new]
+        property_ids = [known.key_of("property", value.property) for value in new]
         links += _insert_values(connection, evaluation_id, number, list(zip(property_ids, new, strict=True)))
-    append(connection, study_id, head, links)
+    append(connection, known.key, known.head, links)
     if is_done:  # nobody needs to claim it any more
         task = {"coalition": evaluation.coalition, "replicate": evaluation.replicate}
         connection.execute(delete(tables.claims).filter_by(recipe_id=recipe_id, **task))
     return bool(links)
 
 
-def _new_values(connection: Connection, recorded: Row, recipe_name: str, evaluation: Evaluation) -> tuple[Value, ...]:
+def _new_values(recorded: Evaluation, recipe_name: str, evaluation: Evaluation) -> tuple[Value, ...]:
     """Return the values that the recorded evaluation does not have yet; refuse those that contradict it."""
-    known = reading.values_of(connection, [recorded.id]).get(recorded.id, {})
+    known = {value.property: value for value in recorded.values}
     new = []
     for value in evaluation.values:
         old = known.get(value.property)
@@ -176,7 +163,7 @@ def restore(connection: Connection, rows: Rows) -> Head:
     with _refused(1):
         study = _insert_study(connection, **rows[0][1])
     links = itertools.chain([study], _restored(connection, study.row_id, rows))
-    return append(connection, study.row_id, head_of(connection, study.row_id), links)
+    return append(connection, study.row_id, BEGINNING, links)
 
 
 def _restored(connection: Connection, study_id: int, rows: Rows) -> Iterator[Link]:

@@ -1,21 +1,27 @@
 """The class :class:`Ledger`, through which all other rooms read and write the record. What happens within a transaction
-stands in ``recording``, ``reading`` and ``claims``."""
+stands in ``audited``, ``recording`` and ``claims``."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.ledger import chain, claims, reading, recording, tables
-from diffcredit.ledger.chain import Audit, Head
+from diffcredit.ledger import audited, claims, keys, recording
+from diffcredit.ledger.audited import Audit, AuditedStudy
+from diffcredit.ledger.chain import Head
 from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import Database
+from diffcredit.ledger.readings import Readings
 from diffcredit.ledger.recording import EntryCheck, Rows
 from diffcredit.ledger.records import Entry, Evaluation, PropertyRecord, RecipeRecord
+from diffcredit.ledger.soundness import changed
+
+T = TypeVar("T")
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -23,8 +29,12 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     - **Rows are only added.** An evaluation is there as a success with its values, there as a failed attempt with its
       error, or absent. Claims alone come and go, and are no part of the record. A recipe or property that changed under
-      the same name is refused. Every row is chained to the rows before it (:mod:`~diffcredit.ledger.chain`), so that
-      :meth:`audit` finds a change made behind this class's back.
+      the same name is refused.
+    - **As written.** Every row is chained to the rows before it (:mod:`~diffcredit.ledger.chain`). A study's rows are
+      compared with its chain before any of them is returned or added to (:mod:`~diffcredit.ledger.audited`): where one
+      was changed behind this class's back, all of the study is refused with :class:`ChangedRecord`, and :meth:`audit`
+      lists what was changed. Whoever rewrites the chain too, or removes its end, shows only against a head kept
+      elsewhere. Claims are not covered, nor are rows of other studies.
     - **Atomicity.** Each method is one transaction: it takes effect as a whole or, when it raises, not at all.
     - **Durability.** What ``register_…``, :meth:`record` and :meth:`restore` have entered survives a crash and a power
       cut. Claims may be lost with the power: they save work and protect nothing.
@@ -32,20 +42,23 @@ class Ledger(AbstractContextManager["Ledger"]):
       Writers take turns, readers wait for nobody and see only what was committed. A forked child must open its own.
     - **Ownership.** Records are immutable copies: nothing done to their dictionaries reaches the ledger.
     - **Order.** Lists come in the order in which their rows were committed, the same for every reader.
-    - **Errors.** A UserError where a name is unknown or settings changed, :class:`NonDeterminism` where a value came
-      out differently than before, any other DiffcreditError where the database refuses. A server that is away for up to
-      two minutes is waited for.
+    - **Errors.** A UserError where a name is unknown or settings changed, :class:`ChangedRecord` where rows are not as
+      written, :class:`NonDeterminism` where a value came out differently than before, any other DiffcreditError where
+      the database refuses. A server that is away for up to two minutes is waited for.
+    - **Speed.** The first answer about a study reads all its rows, later ones what was appended since. Ledgers of one
+      database that are opened with the same ``readings`` share what was read.
 
     ``tests/ledger/contract.py`` checks all this for every kind of database.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, readings: Readings | None = None) -> None:
+        self._database, self._readings = database, readings or Readings()
 
     @classmethod
-    def open(cls, url: str | Path, *, create: bool = True) -> Self:
-        """Open the ledger at a file path or SQLAlchemy URL; ``create`` makes it where nothing is yet."""
-        return cls(Database.connect(url, create=create))
+    def open(cls, url: str | Path, *, create: bool = True, readings: Readings | None = None) -> Self:
+        """Open the ledger at a file path or SQLAlchemy URL; ``create`` makes it where nothing is yet. ``readings``:
+        what other ledgers of this database have read."""
+        return cls(Database.connect(url, create=create), readings)
 
     def close(self) -> None:
         self._database.engine.dispose()
@@ -56,15 +69,19 @@ class Ledger(AbstractContextManager["Ledger"]):
     def register_study(self, name: str, settings: dict[str, Any]) -> None:
         """Enter a study, or check that the one already there is the same. ``settings`` fix the meaning of its
         coalitions, such as the contributors' names in the order of a coalition's characters."""
-        self._database.write(lambda connection: recording.register_study(connection, name, settings))
+
+        def register(connection: Connection) -> None:
+            recording.register_study(connection, partial(self._readings.current, connection), name, settings)
+
+        self._database.write(register)
 
     def register_recipe(self, study: str, recipe: RecipeRecord) -> None:
         """Enter a recipe, or check that the one already there is the same."""
-        self._database.write(lambda connection: recording.register(connection, study, recipe))
+        self._write(study, partial(recording.register, record=recipe))
 
     def register_property(self, study: str, prop: PropertyRecord) -> None:
         """Enter a property, or check that the one already there is the same."""
-        self._database.write(lambda connection: recording.register(connection, study, prop))
+        self._write(study, partial(recording.register, record=prop))
 
     def enter(self, study: str, entry: Entry, check: EntryCheck, then: Sequence[Entry] = ()) -> bool:
         """Add an entry to a study, which must be registered; return whether it was added. The entries ``then`` follow
@@ -73,11 +90,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         ``check`` is given the study's entries of the same kind, and whether the study has evaluations, while nobody
         else writes. It returns whether to add this one, or raises a UserError to refuse it.
         """
-        return self._database.write(lambda connection: recording.enter(connection, study, entry, check, then))
+        return self._write(study, partial(recording.enter, entry=entry, check=check, then=then))
 
     def entries(self, study: str, kind: str) -> list[Entry]:
         """Return a study's entries of one kind, in the order in which they were entered."""
-        return self._database.read(lambda connection: reading.entries(connection, study, kind))
+        return self._read(study, lambda known: known.entries(kind))
 
     def record(self, study: str, recipe_name: str, evaluation: Evaluation) -> bool:
         """Add an evaluation with all its values; return whether anything was added.
@@ -86,26 +103,25 @@ class Ledger(AbstractContextManager["Ledger"]):
         (:class:`NonDeterminism` otherwise), and so must their standard errors where both are known. Values of
         properties that were not measured then, or failed to be, are added to it. Minus zero is kept as zero.
         """
-        return self._database.write(lambda connection: recording.record(connection, study, recipe_name, evaluation))
+        return self._write(study, partial(recording.record, recipe=recipe_name, evaluation=evaluation))
 
     def evaluations(
         self, study: str, recipe_name: str, *, status: str | None = None, purpose: str | None = None
     ) -> list[Evaluation]:
         """Return a recipe's evaluations, by default of every status and purpose."""
-        wanted = {"status": status, "purpose": purpose}
-        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, wanted))
-        return [each for _, each in found]
+        return self._read(study, lambda known: known.evaluations(recipe_name, status=status, purpose=purpose))
 
     def evaluations_since(self, study: str, recipe_name: str, mark: int) -> tuple[list[Evaluation], int]:
         """Return a recipe's evaluations recorded by anybody after ``mark``, 0 at first, and the mark to continue from.
         Values that were added to an earlier evaluation are not reported."""
-        found = self._database.read(lambda connection: reading.evaluations(connection, study, recipe_name, {}, mark))
-        return [each for _, each in found], found[-1][0] if found else mark
+        return self._read(
+            study,
+            lambda known: (known.evaluations(recipe_name, after=mark), max(mark, known.last_evaluation(recipe_name))),
+        )
 
     def done(self, study: str, recipe_name: str, coalition: str, replicate: int) -> Evaluation | None:
         """Return one evaluation if it is done, else None."""
-        task = study, recipe_name, coalition, replicate
-        return self._database.read(lambda connection: reading.done(connection, *task))
+        return self._read(study, lambda known: known.done(recipe_name, coalition, replicate))
 
     def claim(
         self,
@@ -137,27 +153,23 @@ class Ledger(AbstractContextManager["Ledger"]):
         return self._database.read(lambda connection: claims.current(connection, study))
 
     def head(self, study: str) -> Head:
-        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it. A ledger of an
-        older schema gets its chain when it is next written to; until then the head is empty."""
-        return self._database.read(lambda connection: reading.head(connection, study))
+        """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it."""
+        return self._read(study, lambda known: known.head)
 
     def audit(self, study: str, head: str | None = None) -> Audit:
-        """Compare every row of a study with its chain, and the chain with a ``head`` noted earlier."""
-        return self._database.read(
-            lambda connection: chain.audit(connection, reading.chained_study_key(connection, study), head)
-        )
+        """Compare every row of a study with its chain, and the chain with a ``head`` noted earlier. The file of a
+        database is checked as a whole."""
+        return self._database.read(lambda connection: audited.audit(connection, study, head))
 
     def export(self, study: str) -> tuple[Rows, str]:
         """Return all rows of a study, in the order of its chain, and its head. Refuse a study with changed rows."""
 
         def read(connection: Connection) -> tuple[Rows, str]:
-            study_id = reading.chained_study_key(connection, study)
-            found = chain.audit(connection, study_id, None)
-            if found.problems:
-                problem = f"{self._database.name}: {found.problems[0]}"
-                raise DiffcreditError(f"{problem}; diffcredit verify lists all problems")
-            rows = [(link.kind, content or {}) for link, content in chain.chained_rows(connection, study_id)]
-            return rows, found.head
+            texts: list[str] = []
+            known = audited.read_study(connection, study, seen=lambda _, text: texts.append(text))
+            if known.problems:
+                raise changed(known.problems[0])
+            return [(row["kind"], row["row"]) for row in map(json.loads, texts)], known.head.hash
 
         return self._database.read(read)
 
@@ -166,23 +178,31 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         def restore(connection: Connection) -> None:
             name = rows[0][1].get("name") if rows else None
-            if name in [*reading.studies(connection)]:  # not by hash: a stranger's name may be a list
+            if name in keys.study_names(connection):
                 raise UserError(f"has a study {name!r} already; give another ledger")
             if recording.restore(connection, rows).hash != head:
                 raise DiffcreditError(f"{self._database.name}: the rows of {name!r} are not those that were exported")
 
         self._database.write(restore)
 
-    def studies(self) -> dict[str, dict[str, Any]]:
-        """Return the settings of all studies by name, in the order of registration."""
-        return self._database.read(reading.studies)
+    def studies(self) -> list[str]:
+        """Return the names of all studies, in the order of registration."""
+        return self._database.read(keys.study_names)
+
+    def settings(self, study: str) -> dict[str, Any]:
+        """Return a study's settings."""
+        return self._read(study, lambda known: known.settings)
 
     def recipes(self, study: str) -> list[RecipeRecord]:
         """Return a study's recipes in the order of registration."""
-        rows = self._database.read(lambda connection: reading.registered(connection, tables.recipes, study))
-        return [RecipeRecord(**row) for row in rows]
+        return self._read(study, lambda known: known.recipes())
 
     def properties(self, study: str) -> list[PropertyRecord]:
         """Return a study's properties in the order of registration."""
-        rows = self._database.read(lambda connection: reading.registered(connection, tables.properties, study))
-        return [PropertyRecord(**row) for row in rows]
+        return self._read(study, lambda known: known.properties())
+
+    def _read(self, study: str, question: Callable[[AuditedStudy], T]) -> T:
+        return self._readings.answer(self._database, study, question)
+
+    def _write(self, study: str, action: Callable[[Connection, AuditedStudy], T]) -> T:
+        return self._database.write(lambda connection: action(connection, self._readings.current(connection, study)))

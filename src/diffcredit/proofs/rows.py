@@ -14,4 +14,14 @@ from diffcredit.util.artifacts import canonical_json
 
 def next_hash(previous: str, kind: str, content: Mapping[str, Any]) -> str:
     """Return the hash of a row that follows one with the hash ``previous``."""
-    return hashlib.sha256((previous + canonical_json({"kind": kind, "row": content})).encode()).hexdigest()
+    return hash_of_text(previous, text_of(kind, content))
+
+
+def text_of(kind: str, content: Mapping[str, Any]) -> str:
+    """Return the canonical JSON of a row."""
+    return canonical_json({"kind": kind, "row": content})
+
+
+def hash_of_text(previous: str, text: str) -> str:
+    """Return the hash of a row by its canonical JSON."""
+    return hashlib.sha256((previous + text).encode()).hexdigest()

@@ -172,8 +172,8 @@ class Recipe:
         study, config = self.study, self.study.config
         n, evaluations, records, known, mark = None, [], [], None, 0
         with suppress(NoLedger), study.ledger(create=False) as ledger:
-            if settings := ledger.studies().get(study.name):
-                n, records = len(settings["contributors"]), ledger.properties(study.name)
+            if study.name in ledger.studies():
+                n, records = len(ledger.settings(study.name)["contributors"]), ledger.properties(study.name)
                 if self.recorded(ledger) is not None:
                     evaluations, mark = ledger.evaluations_since(study.name, self.name, 0)
                     # the study's own recipe alone has surrogates

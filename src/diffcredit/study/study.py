@@ -28,7 +28,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit.estimate import DEFAULT, method_of
 from diffcredit.errors import DiffcreditWarning, UserError, located
 from diffcredit.execution import Executor
-from diffcredit.ledger import Evaluation, Ledger, PropertyRecord
+from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, Readings
 from diffcredit.study.config import StudyConfig, read_config, require_plugins
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.data_section import HouseSection, SourceSection
@@ -236,7 +236,7 @@ class Study:
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
             better = {record.name: record.higher_is_better for record in self.measured(ledger)}
-            contributors = ledger.studies()[self.name]["contributors"]
+            contributors = ledger.settings(self.name)["contributors"]
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
         surrogates = self.surrogates.when_ready() if corrected else None
@@ -271,9 +271,15 @@ class Study:
         first; see :mod:`diffcredit.study.recorded`."""
         check_recorded(self, pixels=pixels)
 
+    @cached_property
+    def _readings(self) -> Readings:
+        """What was read of its ledger, however often that is opened."""
+        return Readings()
+
     def ledger(self, *, create: bool = True) -> Ledger:
         """Open the study's ledger, to be closed by ``with``."""
-        return Ledger.open(self.config.ledger or self.folder / "ledger.db", create=create)
+        place = self.config.ledger or self.folder / "ledger.db"
+        return Ledger.open(place, create=create, readings=self._readings)
 
 
 def _source_of(section: SourceSection, where: str, beside: Path) -> Any:

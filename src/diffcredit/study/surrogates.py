@@ -150,7 +150,7 @@ class StudySurrogates:
             assert recipe is not None  # surrogates are asked for once a recipe is registered
             named = studied(study.config, records)
             properties = {record.name: record.fingerprint for record in records if record.name in named}
-            return len(ledger.studies()[study.name]["contributors"]), recipe.fingerprint, properties
+            return len(ledger.settings(study.name)["contributors"]), recipe.fingerprint, properties
 
     @property
     def _n(self) -> int:

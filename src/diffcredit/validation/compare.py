@@ -139,7 +139,7 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
     name = recipe or study.recipe.name
     with located(text), study.ledger(create=False) as ledger:
         evaluations = ledger.evaluations(study.name, name)
-        contributors = tuple(ledger.studies()[study.name]["contributors"])
+        contributors = tuple(ledger.settings(study.name)["contributors"])
         records = {record.name: record for record in study.measured(ledger)}
         found = next(each for each in ledger.recipes(study.name) if each.name == name)
     if name == study.recipe.name:

@@ -174,7 +174,7 @@ class ValidationData:
             return {prop.name: PropertyRecord(prop.name, {}, prop.higher_is_better) for prop in props}
         try:
             with self.study.ledger(create=False) as ledger:
-                known = ledger.studies().get(self.study.name)
+                known = ledger.settings(self.study.name) if self.study.name in ledger.studies() else None
                 records = self.study.measured(ledger) if known else []
         except NoLedger:
             known = None

@@ -126,7 +126,7 @@ def _without(study: "Study", credits: Credits, truth: set[str]) -> Credits | Non
 def cost_of_a_test(study: "Study") -> str:
     """Return a sentence for credits that were never tested: what a test would cost, as far as that is known."""
     with study.ledger(create=False) as ledger:
-        n = len(ledger.studies()[study.name]["contributors"])
+        n = len(ledger.settings(study.name)["contributors"])
         recipe = study.recipe.recorded(ledger)
     tasks, command = truth_tasks(study.config, n), f"diffcredit validate {study.file.name}"
     if not tasks:
