@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from diffcredit.cli import app
+from diffcredit.study.places import OUTSIDE
 from diffcredit.util import consent
 from diffcredit.util.consent import ALLOW_PLUGINS
 from tiny_study import ENVIRONMENT, SMALL, command, recorded_values, run_here, write_small, write_study
@@ -126,3 +127,52 @@ def test_a_module_of_the_working_folder_stands_in_for_no_package(tempting):
     done = consenting(tempting, "status", tempting)
     assert done.returncode == 0, done.stderr
     assert not list(tempting.glob("*.ran"))
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "credits.csv", "report.html", "near-copies.html"])
+def test_a_link_in_the_results_overwrites_nothing_elsewhere(small, tmp_path, name, diffcredit):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    (small / "results" / name).unlink(missing_ok=True)
+    (small / "results" / name).symlink_to(mine)
+    diffcredit.printed("run", small, warned=True)
+    diffcredit.printed("report", small, warned=True)
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "models", "validation", ".locks"])
+def test_a_link_out_of_the_project_is_refused(small, tmp_path, name, diffcredit, monkeypatch):
+    monkeypatch.setenv(OUTSIDE, "")  # and is put back after what the option does
+    (small / ".git").mkdir()
+    (small / "results" / name).rename(small / "moved") if (small / "results" / name).exists() else None
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (small / "results" / name).symlink_to(mine)
+    for reading in ("run", "status", "credits", "report", "plan"):
+        said = diffcredit.refused(reading, small)
+        assert said.startswith(
+            f"error: {small / 'study.yaml'}: results: {mine} is outside the study's project {small}, "
+        )
+    assert list(mine.iterdir()) == []
+
+
+def test_results_may_be_elsewhere_where_the_user_says_so(tmp_path, diffcredit, monkeypatch):
+    monkeypatch.setenv(OUTSIDE, "")
+    study = write_small(tmp_path / "a" / "study", {"results": str(tmp_path / "results")})
+    (study.parent / ".git").mkdir()
+    assert "results: " in diffcredit.refused("run", study)
+    assert not (tmp_path / "results").exists()
+    diffcredit.printed("run", study, "--outside", tmp_path / "results", warned=True)
+    assert (tmp_path / "results" / "report.html").exists()
+
+
+def test_what_is_written_has_the_permissions_that_the_umask_leaves(tmp_path):
+    study = write_small(tmp_path / "study", {"keep": "images"})
+    script = ["sh", "-c", 'umask 077 && exec "$@"', "sh"]
+    done = subprocess.run([*script, *command("run", study)], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    written = [*(tmp_path / "study" / "results").rglob("*")]
+    assert {"report.html", "credits.csv", "ledger.db", "log.jsonl"} <= {place.name for place in written}
+    assert any(place.name.startswith("images-") for place in written)
+    assert any(place.suffix == ".safetensors" for place in (tmp_path / "study" / "results" / "models").rglob("*"))
+    assert [place for place in written if place.stat().st_mode & 0o077] == []

@@ -285,7 +285,20 @@ def test_secrets_of_urls_are_hidden(url, shown):
 
 
 def test_urls_that_nobody_can_open():
-    with pytest.raises(UserError, match=r"artifacts: sftp://\*\*\*@h/x: needs a package .* pip install paramiko"):
-        Store("sftp://me:secret@h/x").exists("a")
+    with pytest.raises(UserError, match=r"artifacts: gs://\*\*\*@h/x: needs a package .* pip install gcsfs"):
+        Store("gs://me:secret@h/x").exists("a")
     with pytest.raises(UserError, match="artifacts: nonsense://x: unknown kind of URL; accepted: a folder"):
         Store("nonsense://x").exists("a")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("reference://?fo=x.json", "simplecache::s3://b/p", "file::memory://x", "file://x::reference://y"),
+        *("sftp://me@h/x", "github://o:r@/x", "http://h/x", "FILE://x", "s3 ://x", "://x"),
+    ],
+)
+def test_other_kinds_of_url_are_refused(url):
+    """fsspec has some that run code, as `reference` did, and chains of them."""
+    with pytest.raises(UserError, match="unknown kind of URL; accepted: a folder, or one URL that begins with file://"):
+        Store(url).exists("a")

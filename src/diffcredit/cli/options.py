@@ -59,6 +59,15 @@ AllowPlugins = Annotated[
         "trust has allowed.",
     ),
 ]
+Outside = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--outside",
+        metavar="DIR",
+        help="A folder outside the study's project in which it may write: its results, artifacts or ledger "
+        "(DIFFCREDIT_OUTSIDE=DIR). May be repeated.",
+    ),
+]
 WORKERS: dict[str, Any] = {
     "workers": (WorkersOption, None),
     "on": (OnOption, "local"),
@@ -70,18 +79,25 @@ WORKERS: dict[str, Any] = {
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options ``--allow-plugins`` and ``--no-plugins``, which workers inherit; one with a
-    parameter ``where`` also the options above, as ``Workers``."""
+    """Give ``command`` the options ``--allow-plugins`` and ``--no-plugins``, which workers inherit, and ``--outside``;
+    one with a parameter ``where`` also the options above, as ``Workers``."""
     signature = inspect.signature(command)
     switches = {"allow_plugins": (AllowPlugins, False), "no_plugins": (NoPlugins, False)}
+    switches["outside"] = (Outside, None)
     shared = (WORKERS if "where" in signature.parameters else {}) | switches
 
     @functools.wraps(command)
-    def wrapped(*, allow_plugins: bool = False, no_plugins: bool = False, **given: Any) -> None:
+    def wrapped(
+        *, allow_plugins: bool = False, no_plugins: bool = False, outside: list[str] | None = None, **given: Any
+    ) -> None:
         if allow_plugins:
             os.environ[ALLOW_PLUGINS] = "1"
         if no_plugins:
             os.environ[NO_PLUGINS] = "1"
+        if outside:
+            from diffcredit.study.places import OUTSIDE
+
+            os.environ[OUTSIDE] = os.pathsep.join(outside)
         if "where" in signature.parameters:
             from diffcredit.study.workers import Workers
 

@@ -34,6 +34,7 @@ from diffcredit.study.crediting import estimate_all
 from diffcredit.study.data_section import HouseSection, SourceSection
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
+from diffcredit.study.places import check_places
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.recorded import check_recorded
 from diffcredit.study.reference import Reference, reference_of
@@ -69,9 +70,12 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path, progress: Progress = silent) -> Self:
-        """Read a study file, or the ``study.yaml`` of a folder."""
+        """Read a study file, or the ``study.yaml`` of a folder. One that would write elsewhere than it may is refused;
+        see :mod:`diffcredit.study.places`."""
         file = Path(path) / "study.yaml" if Path(path).is_dir() else Path(path)
-        return cls(read_config(file), file, progress)
+        config = read_config(file)
+        check_places(config, file)
+        return cls(config, file, progress)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only the settings; a worker finds in the cache what was prepared."""

@@ -31,7 +31,11 @@ WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 LARGEST_RECORD = 10_000_000  # bytes
 RECORD, FILES = ".artifact.json", "files"
-SINGLE_PUT = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci", "memory"}  # an upload appears at once
+SCHEMES = ("file", "s3", "gs", "gcs", "az", "abfs", "abfss", "memory")
+"""The kinds of URL that are accepted. fsspec knows many more: some run code that lies at the URL, some stand for any
+other."""
+
+SINGLE_PUT = {"s3", "gs", "gcs", "abfs", "abfss", "az", "memory"}  # an upload appears at once
 
 _NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -47,6 +51,17 @@ class StoreAway(DiffcreditError):
 
 def is_url(place: str) -> bool:
     return "://" in place
+
+
+def check_url(url: str) -> None:
+    """Refuse a URL of another kind than :data:`SCHEMES`, or one that is chained (``simplecache::s3://…``)."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES or "::" in rest:
+        accepted = ", ".join(f"{each}://" for each in SCHEMES)
+        raise UserError(
+            f"artifacts: {redacted_url(url)}: unknown kind of URL; accepted: a folder, or one URL that begins with "
+            f"{accepted}, such as s3://bucket/prefix"
+        )
 
 
 def is_name(text: str) -> bool:
@@ -236,6 +251,7 @@ def artifacts_in(folder: Path) -> Iterator[str]:
 
 def _opened(url: str) -> tuple[Any, str]:
     """Return fsspec's file system and the path in it."""
+    check_url(url)
     from fsspec.core import url_to_fs
 
     try:
@@ -244,13 +260,8 @@ def _opened(url: str) -> tuple[Any, str]:
         package = getattr(error.__cause__ or error, "name", None)
         advice = f"pip install {package}" if package else str(error)
         raise UserError(f"artifacts: {redacted_url(url)}: needs a package that is not installed; {advice}") from None
-    except ValueError as error:
-        if "rotocol not known" not in str(error):
-            raise UserError(f"artifacts: {redacted_url(url)}: is not accepted; a URL that fsspec knows is") from None
-        raise UserError(
-            f"artifacts: {redacted_url(url)}: unknown kind of URL; accepted: a folder, or what fsspec knows, such as "
-            "s3://bucket/prefix, gs://bucket/prefix, file:///folder"
-        ) from None
+    except ValueError:
+        raise UserError(f"artifacts: {redacted_url(url)}: is not accepted; a URL that fsspec knows is") from None
 
 
 def _sha256(file: Path) -> str:
