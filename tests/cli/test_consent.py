@@ -57,27 +57,31 @@ def ran(folder):
     return (folder / "tempting.ran").exists()
 
 
-READING = {"status", "credits", "verify", "export"}
-"""They need none of the study's code."""
+RUNNING = ["plan", "pilot", "run", "measure", "baselines", "explain 0", "validate", "report", "verify --recompute 1"]
+"""They need a study's code."""
+READING = [name for name in COMMANDS if name not in {each.partition(" ")[0] for each in RUNNING}]
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "verify --recompute"])
-def test_no_command_runs_code_that_nobody_allowed(tempting, name, diffcredit):
-    name, *options = name.split()
-    more = {"explain": ["0"], "compare": [tempting], "export": [tempting / "study.zip"]}.get(name, [])
-    arguments = [name, tempting, *more, *options, *(["1"] if options else [])]
-    if name in READING and not options:
-        diffcredit.printed(*arguments, warned=True)
-    else:
-        said = diffcredit.refused(*arguments)
-        if name not in ("compare", "payout", "statements", "roles"):  # refused for what they miss
-            assert said.startswith(f"error: {tempting / 'study.yaml'}: properties.1")
-            file = tempting / "tempting.py"
-            assert (
-                f"'tempting:warmth' would run {file} (sha256 {consent.code_hash(file)[:16]}…), and you have not" in said
-            )
-            assert f"diffcredit trust {file}, or --allow-plugins" in said
+@pytest.mark.parametrize("line", RUNNING)
+def test_a_command_refuses_code_that_nobody_allowed(tempting, line, diffcredit):
+    name, *more = line.split()
+    said = diffcredit.refused(name, tempting, *more)
+    file = tempting / "tempting.py"
+    assert said.startswith(f"error: {tempting / 'study.yaml'}: properties.1")
+    assert (
+        f"'tempting:warmth' would run {file} (sha256 {consent.code_hash(file)[:16]}…), and you have not allowed" in said
+    )
+    assert f"diffcredit trust {file}, or --allow-plugins" in said
     assert not ran(tempting)
+
+
+@pytest.mark.parametrize("name", [*READING, "verify"])
+def test_a_command_that_reads_runs_none(tempting, name, diffcredit):
+    more = {"compare": [tempting], "export": [tempting / "study.zip"]}.get(name, [])
+    code, _, said = diffcredit(name, tempting, *more, warned=True)
+    assert not ran(tempting)
+    assert "tempting:warmth" not in said
+    assert code == 0 or name not in ("status", "credits", "verify", "export")
 
 
 def test_what_is_allowed_runs(tempting, diffcredit, monkeypatch):
@@ -176,3 +180,26 @@ def test_what_is_written_has_the_permissions_that_the_umask_leaves(tmp_path):
     assert any(place.name.startswith("images-") for place in written)
     assert any(place.suffix == ".safetensors" for place in (tmp_path / "study" / "results" / "models").rglob("*"))
     assert [place for place in written if place.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.parametrize(
+    "links", [{"circle.png": "circle.png"}, {"a": "b", "b": "a"}, {"a.png": "b.png", "b.png": "a.png"}]
+)
+def test_links_in_a_circle_among_images(tmp_path, links, diffcredit):
+    study = write_small(tmp_path)
+    for name, target in links.items():
+        (tmp_path / "images" / "ada" / name).symlink_to(target)
+    if "a" in links:  # no image by its name
+        diffcredit.printed("run", study, warned=True)
+    else:
+        said = diffcredit.refused("run", study)
+        assert said.startswith(f"error: {study}: contributions: {tmp_path / 'images'}: ada/")
+        assert "not a regular file; repair or remove it" in said
+
+
+@pytest.mark.parametrize("key", ["contributions.path", "contributions.holdout", "results"])
+def test_links_in_a_circle_where_a_study_file_points(tmp_path, key, diffcredit):
+    (tmp_path / "circle").symlink_to("circle")
+    code, _, said = diffcredit("run", write_small(tmp_path, {key: "circle/x"}))
+    assert (code in (1, 2), said.count("\n")) == (True, 1)
+    assert str(tmp_path / "circle") in said

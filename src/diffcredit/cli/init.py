@@ -10,6 +10,7 @@ import typer
 
 from diffcredit.cli.console import say
 from diffcredit.errors import UserError
+from diffcredit.util.links import real_path
 
 HOLDOUT, FEWEST = 0.1, 5  # the share that is held out, if every contributor has at least 5 images
 
@@ -108,14 +109,14 @@ def init(
 
     if output.exists() and not force:
         raise UserError(f"{output}: exists already; choose another --output, or --force to overwrite it")
-    place, gpu = output.resolve().parent, torch.cuda.is_available()
+    place, gpu = real_path(output).parent, torch.cuda.is_available()
     if autoencoder is not None and not has_first_stage(autoencoder):
         raise UserError(
             f"--autoencoder {autoencoder}: no autoencoder there; accepted: a folder with an AutoencoderKL, an "
             "AutoencoderTiny or a VQModel, a pipeline that has one, or TAESD's pair of files"
         )
     if gpu and autoencoder is None:
-        autoencoder = find_autoencoder([place, folder.resolve().parent])
+        autoencoder = find_autoencoder([place, real_path(folder).parent])
     proposal = propose(side_of(folder), gpu=gpu, autoencoder=autoencoder)
     contributions = load_contributions(
         folder, contributor=contributor, resolution=proposal.resolution, unreadable="skip", house=house
@@ -126,7 +127,7 @@ def init(
     stated = ", ".join(f"{name}: …" for name in properties)
     settings = {key: value for key, value in vars(proposal).items() if key != "autoencoder"}
     text = TEMPLATE.format(
-        name=json.dumps(study_name(folder.resolve()), ensure_ascii=False),
+        name=json.dumps(study_name(real_path(folder)), ensure_ascii=False),
         path=_quoted(folder, place),
         source=source,
         contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
@@ -153,7 +154,7 @@ def init(
 
 def _quoted(path: Path, place: Path) -> str:
     """Return a path as YAML, relative to the study file's folder."""
-    return json.dumps(os.path.relpath(path.resolve(), place), ensure_ascii=False)
+    return json.dumps(os.path.relpath(real_path(path), place), ensure_ascii=False)
 
 
 def study_name(place: Path) -> str:

@@ -24,6 +24,7 @@ from diffcredit.contributions.records import HOUSE, Contributions
 from diffcredit.contributions.sources import AUTO, Record, Source, detect, source_class
 from diffcredit.contributions.sources.files import existing
 from diffcredit.errors import UserError
+from diffcredit.util.links import real_path
 from diffcredit.util.progress import Progress, silent
 from diffcredit.util.seeds import derive_seed
 
@@ -232,7 +233,7 @@ def _check_apart(key: str, place: Path | None, other: Path | None) -> None:
     """Refuse a ``place`` of images within another one, or around it."""
     if place is None or other is None:
         return
-    one, two = place.resolve(), other.resolve()
+    one, two = real_path(place), real_path(other)
     if one.is_relative_to(two) or two.is_relative_to(one):
         raise UserError(f"{key}: {place} and the images at {other} overlap; separate places are accepted")
 

@@ -40,6 +40,7 @@ from diffcredit.study.sections import (
     TextWithoutNul,
     ValidationSection,
 )
+from diffcredit.util.links import real_path
 from diffcredit.util.plugins import refuse_plugin, require_allowed
 from diffcredit.util.store import is_url
 from diffcredit.util.yamlfile import read_yaml
@@ -207,7 +208,7 @@ class StudyConfig(Section):
         """Return a copy with full paths; relative ones start at ``folder``, where the study file lies."""
 
         def absolute(path: Any) -> Any:
-            return (folder / path).resolve() if isinstance(path, Path) else path
+            return real_path(folder / path) if isinstance(path, Path) else path
 
         def place(text: str | None, url: bool) -> str | None:
             return text if text is None or url else str(absolute(Path(text)))

@@ -10,11 +10,12 @@ from diffcredit.contributions.near_copies.records import Credit, NearCopyRule
 from diffcredit.contributions.sources import AUTO, source_options
 from diffcredit.errors import UserError, located
 from diffcredit.study.sections import Component, PathWithoutNul, Section, Seed
+from diffcredit.util.links import real_path
 from diffcredit.util.sanitize import LONGEST_VALUE
 
 
 def _full(folder: Path, value: Any) -> Any:
-    return (folder / value).resolve() if isinstance(value, Path) else value
+    return real_path(folder / value) if isinstance(value, Path) else value
 
 
 class SourceSection(Component):

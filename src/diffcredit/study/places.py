@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diffcredit.errors import UserError, located
+from diffcredit.util.links import real_path
 from diffcredit.util.sanitize import shortened, single_line
 from diffcredit.util.store import check_url, is_url
 
@@ -30,7 +31,7 @@ FOLDERS = (".locks", "baselines", "kept", "models", "statements", "validation")
 def check_places(config: "StudyConfig", file: Path) -> None:
     """Refuse a study that would write elsewhere than it may."""
     stated = filter(None, os.environ.get(OUTSIDE, "").split(os.pathsep))
-    roots = [project_of(file), *(Path(each).resolve() for each in stated)]
+    roots = [project_of(file), *(real_path(Path(each)) for each in stated)]
     with located(file):
         ledger = None if config.ledger is None else _ledger_file(config.ledger)
         artifacts = None if config.artifacts is None else _folder(config.artifacts)
@@ -45,7 +46,7 @@ def check_places(config: "StudyConfig", file: Path) -> None:
 
 def project_of(file: Path) -> Path:
     """Return the folder that encloses a study: its repository, else the one above the study file's folder."""
-    folder = file.parent.resolve()
+    folder = real_path(file.parent)
     for each in (folder, *folder.parents):
         if (each / ".git").exists() and each != Path.home():
             return each
@@ -53,7 +54,7 @@ def project_of(file: Path) -> Path:
 
 
 def _check_within(key: str, place: Path, roots: Sequence[Path]) -> None:
-    there = place.resolve()
+    there = real_path(place)
     if not any(there.is_relative_to(root) for root in roots):
         shown = single_line(str(place))
         led = f", through the link {shown}" if place.is_symlink() else ""

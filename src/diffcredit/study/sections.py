@@ -20,6 +20,7 @@ from diffcredit.credit.precision import Correlation, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Rule, Time
 from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.errors import UserError
+from diffcredit.util.links import real_path
 
 MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
@@ -59,9 +60,9 @@ def _with_full_paths(name: Any, options: dict[str, Any], folder: Path) -> dict[s
         if key not in PATHS or not isinstance(value, str) or value in ("", *WORDS) or value.startswith("~"):
             return value
         if _exists(folder / value):
-            return str((folder / value).resolve())
+            return str(real_path(folder / value))
         # where it is missing, the error must not depend on the working directory
-        return str(folder.resolve() / value) if key in FILES and ":" not in str(name) else value
+        return str(real_path(folder) / value) if key in FILES and ":" not in str(name) else value
 
     return {key: full(key, value) for key, value in options.items()}
 
@@ -117,7 +118,7 @@ class ModelSection(Component):
     def resolved(self, folder: Path) -> Self:
         """Return the section with models in ``folder`` as full paths; other models may be ids of the hub."""
         here = {
-            key: str((folder / value).resolve())
+            key: str(real_path(folder / value))
             for key in MODELS
             if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=True)
         }

@@ -10,6 +10,7 @@ from diffcredit.contributions.images import ENDINGS, open_image
 from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.tables import is_unicode
 from diffcredit.errors import UserError
+from diffcredit.util.links import real_path
 
 
 def existing(path: Path | None) -> Path:
@@ -61,7 +62,7 @@ def is_image(path: Path) -> bool:
 
 def image_record(name: str, contributor: str | None, file: Path, root: Path, **more: Any) -> Record:
     """Return the record of a file of ``files_below(root)``; refuse a link out of ``root``. Its folders are no links."""
-    if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
+    if file.is_symlink() and not real_path(file).is_relative_to(real_path(root)):
         raise UserError(f"{file}: a link that leads out of {root}; files inside it are accepted")
     return Record(name, contributor, partial(open_image, file), **more)
 

@@ -21,6 +21,7 @@ from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.files import existing
 from diffcredit.contributions.sources.tables import caption_of, contributor_of, reason_of
 from diffcredit.errors import UserError
+from diffcredit.util.links import real_path
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,6 @@ def _open(images: Any, row: int, column: str, folders: Sequence[Path]) -> Image.
     if image["bytes"] is not None:
         return open_bytes(image["bytes"])
     file = Path(image["path"] or "")
-    if not any(file.resolve().is_relative_to(folder.resolve()) for folder in folders):
+    if not any(real_path(file).is_relative_to(real_path(folder)) for folder in folders):
         raise UnreadableImage(f"its path {str(file)!r} leads out of the dataset; images within it are accepted")
     return open_image(file)
