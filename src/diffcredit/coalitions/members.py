@@ -21,16 +21,16 @@ OVERLAPS = 10_000_000
 def encode(coalition: ArrayLike) -> str:
     """Return (n,) booleans as "0101…", n characters in the order of the contributors."""
     row = np.asarray(coalition)
-    if row.ndim != 1 or not np.isin(row, (0, 1)).all():
+    if row.ndim != 1 or not (row.dtype == np.bool_ or np.isin(row, (0, 1)).all()):
         raise UserError(f"coalition of shape {row.shape}: expected one vector of booleans")
-    return "".join("1" if member else "0" for member in row)
+    return (row.astype(np.uint8) + ord("0")).tobytes().decode()
 
 
 def decode(text: str) -> BoolArray:
     """Return (n,) booleans, the inverse of `encode`."""
-    if not text or set(text) - {"0", "1"}:
+    if not text or text.strip("01"):
         raise UserError(f"coalition {text!r}: expected one 0 or 1 per contributor")
-    return np.array([character == "1" for character in text], dtype=np.bool_)
+    return np.frombuffer(text.encode(), np.uint8) == ord("1")
 
 
 def sizes_at(quantiles: ArrayLike, probabilities: FloatArray) -> list[int]:
@@ -68,6 +68,15 @@ def random_order(generator: np.random.Generator, n: int) -> np.ndarray:
     return np.argsort(generator.random(n), kind="stable")
 
 
+def lowest(numbers: FloatArray, count: int) -> BoolArray:
+    """Return (…, n): whether a number is among the ``count`` lowest of its row (…, n), of equal ones the first."""
+    found = numbers <= np.partition(numbers, count - 1)[..., count - 1, None]
+    if found.sum() > count * (found.size // found.shape[-1]):  # equal numbers: partition does not order them
+        found[:] = False
+        np.put_along_axis(found, np.argsort(numbers, kind="stable")[..., :count], True, axis=-1)
+    return found
+
+
 def stack(rows: Sequence[BoolArray], n: int) -> BoolArray:
     """Return (len(rows), n), even if there are no rows."""
     return np.array(rows, dtype=np.bool_).reshape(-1, n)
@@ -101,8 +110,7 @@ class Allowed:
         """Return (n,): a uniformly random coalition of ``size``."""
         self.count(size)
         while True:
-            row = np.zeros(self.n, dtype=np.bool_)
-            row[random_order(generator, self.n)[:size]] = True
+            row = lowest(generator.random(self.n), size)
             if row in self:
                 return row
 
@@ -122,9 +130,7 @@ class Urn(Allowed):
     def candidates(self, generator: np.random.Generator, size: int, count: int) -> BoolArray:
         """Return (1..count, n): coalitions of ``size`` that may come next; `take` one of them."""
         first = self._peek(generator, size)
-        orders = np.argsort(generator.random((count - 1, self.n)), axis=1, kind="stable")
-        others = np.zeros((count - 1, self.n), dtype=np.bool_)
-        np.put_along_axis(others, orders[:, :size], True, axis=1)
+        others = lowest(generator.random((count - 1, self.n)), size)
         taken = self._taken[size]
         return stack([first, *(row for row in others if row in self and row.tobytes() not in taken)], self.n)
 
@@ -158,7 +164,8 @@ def draw_even(
         candidates = urn.candidates(stream(name, seed, n, index), size, count)
         best = candidates[int(np.argmin(overlaps.of(candidates, size))) if len(candidates) > 1 else 0]
         urn.take(best)
-        overlaps.add(best, size)
+        if count > 1:  # otherwise no later row is compared
+            overlaps.add(best, size)
         rows.append(best)
     return stack(rows[start:], n)
 
@@ -167,21 +174,30 @@ class OverlapDeviations:
     """Squared deviations of a coalition's overlaps with the rows so far, in a time that does not grow with the rows.
 
     With S as a vector of 0 and 1, Σ_j (n|S ∩ S_j| − s·s_j)² = n² Sᵀ(Σ S_jS_jᵀ)S − 2ns Sᵀ(Σ s_jS_j) + s² Σ s_j², so
-    three sums over the rows suffice.
+    three sums over the rows suffice. Rows join the first sum 2n at a time; the last ones are compared one by one.
     """
 
     def __init__(self, n: int) -> None:
-        # Floats, whose products are fast: whole numbers are exact up to 2⁵³.
-        self._pairs, self._weighted, self._squares = np.zeros((n, n)), np.zeros(n), 0
+        # Products of float32 are fast. Whole numbers are exact up to 2²⁴, and n × rows stays below `OVERLAPS`.
+        self._last, self._count = np.zeros((2 * n, n), np.float32), 0
+        self._pairs: NDArray[np.float32] | None = None  # of those before the last ones
+        self._weighted, self._squares = np.zeros(n), 0
 
     def add(self, row: BoolArray, size: int) -> None:
-        self._pairs[row] += row
+        self._last[self._count] = row
+        self._count += 1
         self._weighted[row] += size
         self._squares += size**2
+        if self._count == len(self._last):
+            pairs = self._last.T @ self._last
+            self._pairs, self._count = pairs if self._pairs is None else self._pairs + pairs, 0
 
     def of(self, candidates: BoolArray, size: int) -> NDArray[np.int64]:
         """Return (k,): n² Σ_j (|S ∩ S_j| − s·s_j/n)² of each candidate S (k, n): integers, equal on every machine."""
-        n, table = len(self._weighted), candidates.astype(np.float64)
-        pairs = ((table @ self._pairs) * table).sum(axis=1).astype(np.int64)
-        weighted = (table @ self._weighted).astype(np.int64)
+        n, table = len(self._weighted), candidates.astype(np.float32)
+        overlaps = (table @ self._last[: self._count].T).astype(np.int64)
+        pairs = (overlaps**2).sum(axis=1)
+        if self._pairs is not None:
+            pairs += ((table @ self._pairs) * table).sum(axis=1, dtype=np.float64).astype(np.int64)
+        weighted = (table.astype(np.float64) @ self._weighted).astype(np.int64)
         return n**2 * pairs - 2 * n * size * weighted + size**2 * self._squares
