@@ -202,7 +202,7 @@ def learned_score(coalitions: BoolArray, means: FloatArray, crowd: BoolArray, va
     """The LDS over the ``crowd`` of an additive model fitted to ``coalitions``, as the additive ceiling fits it."""
     count = len(means)
     regression = regress(coalitions.astype(np.float64), np.ones((count, 1)), np.ones(count))
-    slopes = regression.fit(restricted_likelihood(regression, means).ridge).linear_map @ means
+    slopes = regression.fit(restricted_likelihood(regression.spectrum, means).ridge).linear_map @ means
     return float(spearmanr(crowd @ slopes, values).statistic)
 
 

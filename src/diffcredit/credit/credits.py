@@ -277,6 +277,8 @@ def unit_sums(columns: FloatArray, units: IntArray) -> FloatArray:
     count = int(units.max(initial=-1)) + 1
     if count == columns.shape[1]:
         return columns
-    order = np.argsort(units, kind="stable")
-    starts = np.searchsorted(units[order], np.arange(count))
-    return np.add.reduceat(columns[:, order], starts, axis=1)
+    _, first = np.unique(units, return_index=True)
+    others = np.setdiff1d(np.arange(columns.shape[1]), first)
+    sums = columns[:, first]
+    sums[:, units[others]] += columns[:, others]  # a coalition has one complement
+    return sums

@@ -27,7 +27,7 @@ def datamodel(table: GameTable, confidence: float) -> Credits:
     second moment τ² of the restricted likelihood. It covers β of this design, on average over the contributors.
     """
     y, regression = table.about_mean.values, _regression(table, "datamodel")
-    components = restricted_likelihood(regression, y)
+    components = restricted_likelihood(regression.spectrum, y)
     ridge, error = _best_ridge(regression, y)
     fit = regression.fit(ridge)
     slopes = fit.linear_map
@@ -123,8 +123,8 @@ def _regression(table: GameTable, method: str) -> Regression:
 
 def _best_ridge(regression: Regression, values: FloatArray) -> tuple[float, float]:
     """Return the λ with the smallest RSS(λ)·(m/(m − tr H))² (Golub, Heath and Wahba 1979), and that number."""
-    information, squares = regression.information, regression.scores(values) ** 2
-    m, unexplained = len(values), regression.unexplained(values)
+    information, squares = regression.information, regression.spectrum.scores(values) ** 2
+    m, unexplained = len(values), regression.spectrum.unexplained(values)
     spare = m - regression.nuisance.shape[1] - len(information)
 
     def error(log_ridge: float) -> float:

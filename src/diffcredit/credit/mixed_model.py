@@ -12,18 +12,22 @@ coalitions. If all coalitions of a size are in the table, what the regression mi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from hashlib import sha256
 from math import exp, log
+from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import comb, fdtrc
 
-from diffcredit.credit.regression import Regression, regress
-from diffcredit.credit.table import GameTable
+from diffcredit.credit.regression import Regression, RidgeFit, Spectrum, regress
+from diffcredit.credit.table import GameTable, IntArray
 from diffcredit.util.arrays import FloatArray
 
 SIZE_MODEL_ROWS = 1200  # rows that the size model is fitted to: more hardly change it and would take most of the time
+SPECTRA = 12  # that are kept of such rows: as many as a search mostly looks at, at most 12 MB each
 STEPS = (0.5, 0.25)  # shorter ones would change no credit by a tenth of its error
 LIMITS = {"slope": (-1.0, 2.0), "noise": (-1.0, 3.0), "misfit": (0.0, 0.99)}
 PRECISE = 4 * float(np.finfo(float).eps)  # the smallest tolerance of a root that scipy accepts
@@ -90,26 +94,60 @@ class MixedModel:
     regression: Regression
     components: VarianceComponents
 
+    @cached_property
+    def fit(self) -> RidgeFit:
+        """The regression solved with the estimated ridge."""
+        return self.regression.fit(self.components.ridge)
+
 
 def fit_mixed_model(
-    table: GameTable, nuisance: FloatArray, proxies: FloatArray, required: Sequence[int] = ()
+    table: GameTable, nuisance: FloatArray, proxies: FloatArray, apart: Sequence[int] = ()
 ) -> MixedModel:
     """Fit the size model by maximum likelihood, and all else with it.
 
     nuisance (m, p): unshrunk regressors that do not depend on the size model. proxies (n, k): directions in which
-    credits are not shrunk; x̃ m(s)·proxy joins the nuisance. required: rows without which a regressor would vanish.
+    credits are not shrunk; x̃ m(s)·proxy joins the nuisance. apart: rows that the nuisance has an indicator of; but for
+    their replicates, they say as little of the size model as rows that are not there.
     """
     spread_out = np.linspace(0, len(table.values) - 1, SIZE_MODEL_ROWS).astype(np.intp)
-    rows = np.union1d(spread_out, np.array(required, dtype=np.intp))
-    kept = {name: getattr(table, name)[rows] for name in ("coalitions", "values", "replicates", "scatter")}
-    some, some_nuisance = replace(table, **kept), nuisance[rows]
+    outlying = np.array(apart, dtype=np.intp)
+    fitted, replicated = np.setdiff1d(spread_out, outlying), _rows(table, np.union1d(spread_out, outlying))
+    some, some_nuisance = _rows(table, fitted), nuisance[fitted]
+    sample = _Sample.of(some, some_nuisance[:, some_nuisance.any(axis=0)], proxies)
 
     def deviance(size_model: SizeModel) -> float:
-        return _fit(some, some_nuisance, proxies, size_model).components.deviance
+        return _components(_sample_spectrum(sample, size_model), some, replicated, size_model).deviance
 
-    replicated = bool((some.replicates > 1).any())
-    size_model = _fit_size_model(deviance, SizeModel(misfit=0.5 if replicated else 0.0), replicated)
+    with_misfit = bool((replicated.replicates > 1).any())
+    size_model = _fit_size_model(deviance, SizeModel(misfit=0.5 if with_misfit else 0.0), with_misfit)
     return _fit(table, nuisance, proxies, size_model)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Coalitions and unshrunk regressors without values. Two of the same ``content`` are equal: properties that were
+    measured by the same evaluations share what follows from them."""
+
+    content: bytes
+    table: GameTable = field(compare=False)
+    nuisance: FloatArray = field(compare=False)
+    proxies: FloatArray = field(compare=False)
+
+    @classmethod
+    def of(cls, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> Self:
+        arrays = np.packbits(table.coalitions, axis=1), table.replicates, nuisance, proxies
+        content = repr(table.n).encode() + b"".join(repr(each.shape).encode() + each.tobytes() for each in arrays)
+        return cls(sha256(content).digest(), table, nuisance, proxies)
+
+
+@lru_cache(maxsize=SPECTRA)
+def _sample_spectrum(sample: _Sample, size_model: SizeModel) -> Spectrum:
+    return _regression(sample.table, sample.nuisance, sample.proxies, size_model)[1].spectrum
+
+
+def _rows(table: GameTable, rows: IntArray) -> GameTable:
+    kept = {name: getattr(table, name)[rows] for name in ("coalitions", "values", "replicates", "scatter")}
+    return replace(table, **kept)
 
 
 def _fit_size_model(deviance: Callable[[SizeModel], float], start: SizeModel, with_misfit: bool) -> SizeModel:
@@ -162,8 +200,9 @@ def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray
     """Fit all of the table with γ, δ, κ and λ of ``other``; σ² = S(λ)/ν is its own."""
     size_model, ridge = other.size_model, other.components.ridge
     modulated, regression = _regression(table, nuisance, proxies, size_model)
-    shrunk = regression.scores(table.values) ** 2 * ridge / (ridge + regression.information)
-    squares = float(shrunk.sum()) + regression.unexplained(table.values) + _scatter(table, size_model)
+    spectrum = regression.spectrum
+    shrunk = spectrum.scores(table.values) ** 2 * ridge / (ridge + spectrum.information)
+    squares = float(shrunk.sum()) + spectrum.unexplained(table.values) + _scatter(table, size_model)
     freedom = table.evaluations - regression.nuisance.shape[1]
     components = replace(other.components, noise=squares / freedom, freedom=freedom)
     return MixedModel(size_model, modulated, regression, components)
@@ -171,17 +210,23 @@ def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray
 
 def _fit(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> MixedModel:
     modulated, regression = _regression(table, nuisance, proxies, size_model)
-    again = table.replicates - 1
-    log_variances = np.log(size_model.variance(table)).sum() + (again * np.log(size_model.noise_within(table))).sum()
-    scatter = _scatter(table, size_model)
-    components = restricted_likelihood(regression, table.values, scatter, int(again.sum()), float(log_variances))
-    return MixedModel(size_model, modulated, regression, components)
+    return MixedModel(size_model, modulated, regression, _components(regression.spectrum, table, table, size_model))
+
+
+def _components(
+    spectrum: Spectrum, table: GameTable, replicated: GameTable, size_model: SizeModel
+) -> VarianceComponents:
+    """Estimate the variances from a table's regression, and from the scatter of all rows that may be ``replicated``."""
+    again = replicated.replicates - 1
+    log_variances = np.log(size_model.variance(table)).sum() + (again * np.log(size_model.noise_within(replicated))).sum()
+    scatter = _scatter(replicated, size_model)
+    return restricted_likelihood(spectrum, table.values, scatter, int(again.sum()), float(log_variances))
 
 
 def _regression(
     table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel
 ) -> tuple[FloatArray, Regression]:
-    modulated = table.centred * size_model.modulation(table)[:, None]
+    modulated = table.centred * size_model.modulation(table)[:, None] if size_model.slope else table.centred
     return modulated, regress(modulated, np.hstack([nuisance, modulated @ proxies]), 1 / size_model.variance(table))
 
 
@@ -191,7 +236,7 @@ def _scatter(table: GameTable, size_model: SizeModel) -> float:
 
 
 def restricted_likelihood(
-    fit: Regression, values: FloatArray, scatter: float = 0.0, degrees: int = 0, log_variances: float = 0.0
+    fit: Spectrum, values: FloatArray, scatter: float = 0.0, degrees: int = 0, log_variances: float = 0.0
 ) -> VarianceComponents:
     """Estimate σ² and λ = σ²/τ² by REML.
 

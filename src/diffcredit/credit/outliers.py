@@ -132,7 +132,7 @@ def residual_of(
     ``p`` is Student's with these ``degrees``, ν − 1 by default, times m (Bonferroni). It holds for any dependence
     between residuals and also for a row that was chosen because of its value.
     """
-    fit, components = model.regression.fit(model.components.ridge), model.components
+    fit, components = model.fit, model.components
     studentised = _studentised(fit, values, components)
     row = int(np.argmax(np.abs(studentised))) if row is None else row
     deleted = float(fit.residuals(values)[row] / max(1 - fit.leverages[row], LEAST_FREE))

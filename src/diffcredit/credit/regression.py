@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from diffcredit.credit.table import IntArray
 from diffcredit.util.arrays import FloatArray
@@ -15,6 +16,7 @@ from diffcredit.util.arrays import FloatArray
 LEAST_SINGULAR = 1e-6  # of the largest: lower singular values are rounding, their squares come from a Gram matrix
 LEAST_NEW = 1e-7  # a nuisance regressor of which less than this part remains beside the others adds nothing
 ROUNDING = 1e-15  # what remains of a column may be rounding if it is smaller than this part of its length
+LEAST_RIDGE = 1e-6  # of the trace: with a larger ridge, rounding adds at most 1e-9 to what it multiplies
 LEAST_FREE = 1e-8  # a row is determined by the fit if its residual has less than this part of its own noise
 
 
@@ -30,10 +32,32 @@ def size_regressors(sizes: IntArray | FloatArray, n: int, most: int | None = Non
 
 
 @dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What tells how much of any values a regression explains: ``root`` √w (m,); ``nuisance`` Q (m, p) orthonormal
+    with Q·triangle = √w·(nuisance regressors); ``information`` d² (k,) > 0, the squared singular values of Z, and
+    ``left`` U (m, k), its left singular vectors."""
+
+    root: FloatArray
+    nuisance: FloatArray
+    triangle: FloatArray
+    information: FloatArray
+    left: FloatArray
+
+    def scores(self, values: FloatArray) -> FloatArray:
+        """Return (k,): Uᵀ√w·values."""
+        return self.left.T @ (self.root * values)
+
+    def unexplained(self, values: FloatArray) -> float:
+        """Return the weighted residual sum of squares of least squares without a ridge."""
+        z = self.root * values
+        z = z - self.nuisance @ (self.nuisance.T @ z)
+        return max(float(z @ z) - float((self.scores(values) ** 2).sum()), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Regression:
-    """``projected`` Z = √w·x with √w·(nuisance regressors) projected out, (m, n); ``root`` √w (m,); ``nuisance`` Q
-    (m, p) orthonormal with Q·triangle = √w·(nuisance regressors); ``gram``, the smaller of ZᵀZ and ZZᵀ, whose spectrum
-    is much cheaper than the singular values of Z."""
+    """``projected`` Z = √w·x with √w·(nuisance regressors) projected out, (m, n); ``gram``, the smaller of ZᵀZ and ZZᵀ,
+    whose spectrum is much cheaper than the singular values of Z; all else as in `Spectrum`."""
 
     root: FloatArray
     nuisance: FloatArray
@@ -42,45 +66,51 @@ class Regression:
     gram: FloatArray
 
     @cached_property
-    def _spectrum(self) -> tuple[FloatArray, FloatArray]:
+    def _eigen(self) -> tuple[FloatArray, FloatArray]:
         """d² (k,) > 0 and the Gram matrix's eigenvectors: V if m ≥ n, else U."""
         squares, vectors = np.linalg.eigh(self.gram)
         kept = squares > LEAST_SINGULAR**2 * max(float(squares[-1]), 1e-300)
         return squares[kept], vectors[:, kept]
 
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        squares, vectors = self._eigen
+        left = self.projected @ (vectors / np.sqrt(squares)) if _tall(self.projected) else vectors
+        return Spectrum(self.root, self.nuisance, self.triangle, squares, left)
+
     @property
     def information(self) -> FloatArray:
         """(k,): d², the squared singular values of Z."""
-        return self._spectrum[0]
-
-    def scores(self, values: FloatArray) -> FloatArray:
-        """Return (k,): Uᵀ√w·values."""
-        squares, vectors = self._spectrum
-        z = self.root * values
-        return vectors.T @ (self.projected.T @ z) / np.sqrt(squares) if _tall(self.projected) else vectors.T @ z
-
-    def unexplained(self, values: FloatArray) -> float:
-        """Return the weighted residual sum of squares of least squares without a ridge."""
-        z = self.root * values
-        z = z - self.nuisance @ (self.nuisance.T @ z)
-        return max(float(z @ z) - float((self.scores(values) ** 2).sum()), 0.0)
+        return self._eigen[0]
 
     def fit(self, ridge: float) -> "RidgeFit":
         """Minimise ‖√w(y − nuisance − xβ)‖² + ridge·‖β‖²; with a ridge of 0, take the shortest β."""
-        # By the spectrum, which leaves out directions that are rounding: a small ridge would inflate them.
-        squares, vectors = self._spectrum
-        inverse = (vectors / (squares + ridge)) @ vectors.T
-        slopes = inverse @ self.projected.T if _tall(self.projected) else self.projected.T @ inverse
-        return RidgeFit(self, slopes, ridge)
+        return RidgeFit(self, ridge)
+
+    def inverse(self, ridge: float) -> FloatArray:
+        """Return (G + λI)⁻¹, G the Gram matrix. A small ridge would inflate directions that are rounding, so it takes
+        the spectrum, which leaves them out."""
+        if "_eigen" in vars(self) or ridge < LEAST_RIDGE * np.trace(self.gram):
+            squares, vectors = self._eigen
+            half = vectors / np.sqrt(squares + ridge)
+            return half @ half.T
+        factor, _ = dpotrf(self.gram + ridge * np.eye(len(self.gram)), lower=1)
+        lower = np.tril(dpotri(factor, lower=1)[0])
+        return lower + np.tril(lower, -1).T
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit:
-    """A regression solved with a ridge λ: slopes A (n, m), a linear map of √w·y."""
+    """A regression solved with a ridge λ."""
 
     regression: Regression
-    slopes: FloatArray
     ridge: float
+
+    @cached_property
+    def slopes(self) -> FloatArray:
+        """A (n, m): the slopes are A √w·y."""
+        z, inverse = self.regression.projected, self.regression.inverse(self.ridge)
+        return inverse @ z.T if _tall(z) else z.T @ inverse
 
     @property
     def linear_map(self) -> FloatArray:
@@ -93,23 +123,23 @@ class RidgeFit:
         inverse = np.linalg.solve(regression.triangle, regression.nuisance.T) * regression.root
         return inverse - (inverse @ x) @ self.linear_map
 
-    def _hat(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Return entries of the hat matrix, nuisance regressors included."""
-        regression = self.regression
-        fitted = np.einsum("jk,kj->j", regression.projected[rows], self.slopes[:, columns])
-        return np.einsum("jk,jk->j", regression.nuisance[rows], regression.nuisance[columns]) + fitted
+    @property
+    def _shrinkage(self) -> FloatArray:
+        """(k,): d²/(d² + λ)."""
+        return self.regression.information / (self.regression.information + self.ridge)
 
     @cached_property
     def leverages(self) -> FloatArray:
-        """(m,): the diagonal of the hat matrix."""
-        every = np.arange(len(self.regression.root))
-        return self._hat(every, every)
+        """(m,): the diagonal of the hat matrix, nuisance regressors included."""
+        spectrum = self.regression.spectrum
+        return (spectrum.nuisance**2).sum(axis=1) + spectrum.left**2 @ self._shrinkage
 
     def residuals(self, values: FloatArray) -> FloatArray:
         """Return (m,): √w·(values − fit)."""
-        regression = self.regression
-        z = regression.root * values
-        return z - regression.nuisance @ (regression.nuisance.T @ z) - regression.projected @ (self.slopes @ z)
+        spectrum = self.regression.spectrum
+        z = spectrum.root * values
+        fitted = spectrum.left @ (self._shrinkage * spectrum.scores(values))
+        return z - spectrum.nuisance @ (spectrum.nuisance.T @ z) - fitted
 
     def adjusted_residuals(self, values: FloatArray, units: IntArray, noise: float, power: float) -> FloatArray:
         """Return (m,): (I − H)^−power · residuals within each unit, in the unit of the values, for a sandwich variance.
@@ -125,7 +155,9 @@ class RidgeFit:
         adjusted = _powered(e, free, noise, power, least)
         first, second = _pairs(units)
         if len(first):
-            off = -self._hat(first, second)
+            spectrum = self.regression.spectrum
+            off = -(spectrum.nuisance[first] * spectrum.nuisance[second]).sum(axis=1)
+            off -= (spectrum.left[first] * spectrum.left[second]) @ self._shrinkage
             block = np.stack([np.stack([free[first], off], -1), np.stack([off, free[second]], -1)], -2)
             kept, turn = np.linalg.eigh(block)
             turned = np.einsum("uji,uj->ui", turn, np.stack([e[first], e[second]], axis=1))

@@ -81,7 +81,8 @@ class Contrasts:
 
 def _contrasts(table: GameTable, fitted: OutlierFit, ridge: float) -> Contrasts:
     n, model, controls = table.n, fitted.model, fitted.controls
-    fit, sampling = model.regression.fit(ridge), model.size_model.sampling_share(table)
+    sampling = model.size_model.sampling_share(table)
+    fit = model.fit if ridge == model.components.ridge else model.regression.fit(ridge)
     # HC3 where too small a variance would be unsafe, HC2 where it should be right on average.
     hc3, hc2 = (
         fit.adjusted_residuals(table.values, table.units, model.components.noise, power) * np.sqrt(sampling)

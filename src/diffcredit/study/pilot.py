@@ -5,7 +5,7 @@ between coalitions by signal too. The ledger records pilots with the purpose ``p
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import comb
@@ -166,30 +166,43 @@ class Signal:
         return f"{found} is under {LEAST_SIGNAL}: contributors explain little of a value's variance. {helps}"
 
 
-def signals(study: "Study") -> dict[str, float]:
-    """Return each property's signal/noise: by the evaluations once there are enough, or else by the pilot."""
-    return {name: signal.ratio for name, signal in read_signals(study.recipe).items()}
+def signals(study: "Study", credits: Mapping[str, Credits] | None = None) -> dict[str, float]:
+    """Return each property's signal/noise: by the evaluations once there are enough, or else by the pilot. ``credits``
+    of the study serve where they are those of the evaluations alone by the default method."""
+    found = read_signals(study.recipe, credits if credits and all(map(_uncorrected, credits.values())) else None)
+    return {name: signal.ratio for name, signal in found.items()}
 
 
-def read_signals(recipe: "Recipe") -> dict[str, Signal]:
-    """Return each property's signal: by the evaluations once there are enough, or else by the pilot."""
+def _uncorrected(credits: Credits) -> bool:
+    """Return whether credits are by the default method, without surrogates, and no mix."""
+    return credits.method == DEFAULT and not credits.parts and "anchor_1" not in credits.diagnostics
+
+
+def read_signals(recipe: "Recipe", credits: Mapping[str, Credits] | None = None) -> dict[str, Signal]:
+    """Return each property's signal: by the evaluations once there are enough, or else by the pilot. ``credits``: by
+    the default method from the evaluations alone, where the caller has them."""
     study, found = recipe.study, {}
-    evaluated = recipe.schedule().evaluated() if recipe is study.recipe else []
-    credits: dict[str, Credits] = {}
-    if len(evaluated) >= ENOUGH:
+    for name, each in (_own_credits(recipe) if credits is None else credits).items():
+        if each.evaluations >= ENOUGH:
+            tau, sigma, n = each.diagnostics["tau"], each.diagnostics["sigma"], len(each.values)
+            sizes = np.repeat(each.table.sizes, each.table.replicates)
+            needed = _needed(study.config, n, signal_to_noise(tau, sigma, [pilot_size(n)], n))
+            source = f"{each.evaluations} evaluations"
+            ratio = signal_to_noise(tau, sigma, sizes, n)
+            found[name] = Signal(ratio, math.nan, math.nan, source, False, needed, needed, needed)
+    if found:
+        return found
+    n = next((len(each.coalition) for each in pilot_evaluations(recipe)), 0)  # the images may be elsewhere
+    return {name: _of_pilot(study.config, n, pilot) for name, pilot in pilots(recipe).items()}
+
+
+def _own_credits(recipe: "Recipe") -> dict[str, Credits]:
+    """Return the credits of the study's own recipe by the evaluations alone; none of others, and none while a pilot
+    knows more."""
+    if recipe is recipe.study.recipe and len(recipe.evaluations("done", "estimate")) >= ENOUGH:
         with suppress(UserError):  # all values may be missing
-            credits = study.credits(DEFAULT, corrected=False)
-    if not credits:
-        n = next((len(each.coalition) for each in pilot_evaluations(recipe)), 0)  # the images may be elsewhere
-        return {name: _of_pilot(study.config, n, pilot) for name, pilot in pilots(recipe).items()}
-    sizes = [evaluation.coalition.count("1") for evaluation in evaluated]
-    for name, each in credits.items():
-        tau, sigma, n = each.diagnostics["tau"], each.diagnostics["sigma"], len(each.values)
-        ratio = signal_to_noise(tau, sigma, sizes, n)
-        needed = _needed(study.config, n, signal_to_noise(tau, sigma, [pilot_size(n)], n))
-        source = f"{len(evaluated)} evaluations"
-        found[name] = Signal(ratio, math.nan, math.nan, source, False, needed, needed, needed)
-    return found
+            return recipe.study.credits(DEFAULT, corrected=False)
+    return {}
 
 
 def signal_sentences(recipe: "Recipe") -> list[str]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def study_verdicts(study: "Study", credits: Mapping[str, Credits]) -> dict[str, Verdict]:
     """Return the verdict on each property's ``credits``, which are the study's own by any method."""
-    found, untested, strength = score_against_truth(study, credits), cost_of_a_test(study), signals(study)
+    found, untested, strength = score_against_truth(study, credits), cost_of_a_test(study), signals(study, credits)
     return {
         name: verdict(
             each,

@@ -118,7 +118,7 @@ def additive_predictions(coalitions: BoolArray, means: FloatArray) -> FloatArray
             continue
         # relative to one of them: equal values are exactly 0, and rounding gives no slope
         known = means[training] - means[training][0]
-        predicted = x @ (regression.fit(restricted_likelihood(regression, known).ridge).linear_map @ known)
+        predicted = x @ (regression.fit(restricted_likelihood(regression.spectrum, known).ridge).linear_map @ known)
         spread = predicted.std()
         if spread > ROUNDING * np.abs(predicted).max():
             found[~training] = (predicted[~training] - predicted.mean()) / spread
