@@ -97,7 +97,7 @@ class Credits:
         if degrees is None:
             influence, degrees = np.full_like(influence, np.inf), 1
         bias = np.zeros(len(values)) if bias is None else bias
-        variance = (influence**2).sum(axis=1)
+        variance = row_squares(influence)
         return cls(
             values=values,
             standard_error=np.sqrt(variance + bias**2),
@@ -129,7 +129,7 @@ class Credits:
     @cached_property
     def _half_width(self) -> FloatArray:
         # Only when asked for, since intervals take longer than the credits themselves.
-        return half_width((self.influence**2).sum(axis=1), self.bias, self.degrees, self.confidence)
+        return half_width(row_squares(self.influence), self.bias, self.degrees, self.confidence)
 
     @property
     def average(self) -> float:
@@ -154,7 +154,7 @@ class Credits:
     @cached_property
     def contrast_half_width(self) -> FloatArray:
         """(n,): half the width of the interval of credit − average, in which errors of F(∅) and F(N) do not count."""
-        variance = (self.influence[:, :-2] ** 2).sum(axis=1)
+        variance = row_squares(self.influence[:, :-2])
         return half_width(variance, self.bias, self.degrees, self.confidence)
 
     @cached_property
@@ -270,6 +270,11 @@ def endpoint_influence(table: GameTable, noise: float) -> FloatArray:
         for e, known in zip((table.empty, table.full), table.known, strict=True)
     ]
     return np.tile(np.sqrt(variances) / table.n, (table.n, 1)) * [-1, 1]
+
+
+def row_squares(matrix: FloatArray) -> FloatArray:
+    """Return (n,): the sum of squares of each row of (n, m)."""
+    return np.einsum("ij,ij->i", matrix, matrix)
 
 
 def unit_sums(columns: FloatArray, units: IntArray) -> FloatArray:

@@ -10,11 +10,13 @@ no estimate of credits, and works with fewer evaluations than contributors.
 
 import numpy as np
 
+from diffcredit.credit.credits import unit_sums
 from diffcredit.credit.regression import size_regressors
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
 DRAWS = 1999
+BLOCK = 100  # draws at once, whose signs take little memory
 LEAST_FREE = 1e-8  # a residual with less of its own noise than this part is rounding
 
 
@@ -37,5 +39,8 @@ def equality_p(table: GameTable) -> float:
 def _squared_norms(rows: FloatArray, units: np.ndarray) -> FloatArray:
     """Return (DRAWS,): ‖Σ_u ±(the unit's rows)‖² for random signs."""
     generator = np.random.Generator(np.random.PCG64(0))
-    signs = generator.choice([-1.0, 1.0], size=(DRAWS, int(units.max()) + 1))
-    return ((signs[:, units] @ rows) ** 2).sum(axis=1)
+    sums, found = unit_sums(rows.T, units).T, []
+    for start in range(0, DRAWS, BLOCK):
+        signs = generator.choice([-1.0, 1.0], size=(min(BLOCK, DRAWS - start), len(sums)))
+        found.append(((signs @ sums) ** 2).sum(axis=1))
+    return np.concatenate(found)

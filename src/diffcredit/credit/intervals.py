@@ -10,7 +10,7 @@ from diffcredit.credit.table import IntArray
 from diffcredit.util.arrays import FloatArray
 
 DRAWS = 2000  # the coverage of a rank's critical value is then known to half a per cent
-BLOCK = 32  # contributors compared at once: their errors fit in a processor's cache
+EXTREME = 16  # contributors at each end of a draw's errors that are compared with every other first
 UNITS = 1024  # sampling units whose normal numbers are held at once
 # A difference and its variance are rounding if they are below these parts of the numbers involved.
 LEAST_DIFFERENCE, LEAST_VARIANCE = 1e-9, 1e-12
@@ -137,13 +137,12 @@ def rank_intervals(
     if known.sum() < 2:
         return low, high
     values, half_width, influence, bias = values[known], half_width[known], influence[known], bias[known]
-    deviation = np.sqrt((influence**2).sum(axis=1) + bias**2)
+    deviation = np.sqrt(np.einsum("ij,ij->i", influence, influence) + bias**2)
     expected = stdtrit(degrees, (1 + confidence) / 2) * deviation
     scale = np.divide(half_width, expected, out=np.zeros_like(expected), where=expected > 0)
     influence, bias = influence * scale[:, None], bias * scale
     deviations = _difference_deviations(influence, bias)
-    largest = _largest_differences(_draw_errors(influence, bias, degrees), deviations)
-    critical = np.quantile(largest, confidence, axis=1, method="higher")
+    critical = _critical_values(_draw_errors(influence, bias, degrees), deviations, confidence)
     margin = critical[:, None] * deviations + LEAST_DIFFERENCE * np.abs(values).max()
     gap = values - values[:, None]
     low[known] += (gap > margin).sum(axis=1)
@@ -170,16 +169,28 @@ def _draw_errors(influence: FloatArray, bias: FloatArray, degrees: float) -> Flo
     return errors * np.sqrt(degrees / generator.chisquare(degrees, DRAWS)) if np.isfinite(degrees) else errors
 
 
-def _largest_differences(errors: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Return (n, DRAWS): max_j |error_j − error_i| / s_ij for each contributor i and draw."""
+def _critical_values(errors: FloatArray, deviations: FloatArray, confidence: float) -> FloatArray:
+    """Return (n,): the ``confidence`` quantile over draws (the next higher one) of max_j |error_j − error_i| / s_ij.
+
+    Of each draw, the contributors with the largest and the smallest errors are compared first. No other can exceed the
+    bound that follows from the last of these and the smallest s_ij, so all others are compared only where the bound
+    leaves open whether they do, and whether that would reach the quantile.
+    """
+    n, place = len(errors), int(np.ceil((DRAWS - 1) * confidence))
     inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
-    largest = np.zeros_like(errors)
-    for start in range(0, len(errors), BLOCK):
-        others, weights = errors[start : start + BLOCK], inverse[:, start : start + BLOCK, None]
-        differences = np.empty_like(others)
-        for i, error in enumerate(errors):
-            np.subtract(others, error, out=differences)
-            np.abs(differences, out=differences)
-            differences *= weights[i]
-            np.maximum(largest[i], differences.max(axis=0), out=largest[i])
-    return largest
+    ends = min(EXTREME, n // 2)
+    order = np.argpartition(errors, (ends - 1, n - ends), axis=0)
+    extreme = np.concatenate([order[:ends], order[n - ends :]])
+    their_errors = np.take_along_axis(errors, extreme, axis=0)
+    least, most = their_errors[ends - 1], their_errors[ends]
+    critical, by_draw = np.empty(n), np.ascontiguousarray(errors.T)
+    for i, error in enumerate(errors):
+        largest = (np.abs(their_errors - error) * inverse[i, extreme]).max(axis=0)
+        bound = np.maximum(most - error, error - least) * inverse[i].max()
+        enough = np.partition(largest, place)[place]
+        unsettled = np.flatnonzero((bound > largest) & (bound >= enough))
+        others = by_draw[unsettled]
+        others -= error[unsettled, None]
+        largest[unsettled] = (np.abs(others, out=others) * inverse[i]).max(axis=1)
+        critical[i] = np.partition(largest, place)[place]
+    return critical

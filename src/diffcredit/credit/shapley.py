@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from diffcredit.credit.control_variates import ControlVariates
-from diffcredit.credit.credits import Credits, endpoint_influence, unit_sums
+from diffcredit.credit.credits import Credits, endpoint_influence, row_squares, unit_sums
 from diffcredit.credit.least_squares import shapley_weights
 from diffcredit.credit.mixed_model import misfit_p
 from diffcredit.credit.outliers import OutlierFit, as_diagnostics, fit_with_outliers, spare_degrees
@@ -96,7 +96,7 @@ def _contrasts(table: GameTable, fitted: OutlierFit, ridge: float) -> Contrasts:
     total = efficient + weight * difference
     shrinkage = total @ model.modulated - (np.eye(n) - 1 / n)
     loadings = coefficients @ table.values
-    squared_bias = model.components.spread * (shrinkage**2).sum(axis=1) + tilt + controls.errors**2 @ loadings**2
+    squared_bias = model.components.spread * row_squares(shrinkage) + tilt + controls.errors**2 @ loadings**2
     # ω depends on the data too: dφ = L dy + D dω, where D dω = 2(1 − ω)/‖D‖² D Dᵀ dD.
     influence = unit_sums(total * hc2, table.units)
     influence += np.outer(slope, slope @ unit_sums(difference * hc2, table.units))
@@ -106,7 +106,7 @@ def _contrasts(table: GameTable, fitted: OutlierFit, ridge: float) -> Contrasts:
 def _diagnostics(table: GameTable, fitted: OutlierFit, contrasts: Contrasts, ridge: float) -> dict[str, float]:
     model, controls, n = fitted.model, fitted.controls, table.n
     noise, spread, size_model = model.components.noise, model.components.spread, model.size_model
-    squared_errors = (contrasts.influence**2).sum(axis=1) + contrasts.squared_bias
+    squared_errors = row_squares(contrasts.influence) + contrasts.squared_bias
     # ρ̂ = √(1 − mean V/the variance of the true credits about their mean).
     of_credits = spread * (1 - 1 / n) + float((controls.contrasts @ contrasts.loadings).var())
     predicted = max(0.0, 1 - float(squared_errors.mean()) / of_credits) ** 0.5
@@ -160,8 +160,8 @@ def _consistent_map(table: GameTable, fitted: OutlierFit, ridge: float, slopes: 
     model, controls = fitted.model, fitted.controls
     x, weights = table.centred, shapley_weights(table)
     # The same total information, so that one ridge suits both fits.
-    information = (model.regression.root**2 @ model.modulated**2).sum()
-    weights = weights * information / (weights @ x**2).sum()
+    information = model.regression.root**2 @ row_squares(model.modulated)
+    weights = weights * information / (weights @ row_squares(x))
     fit = regress(x, np.hstack([fitted.nuisance, x @ controls.proxies]), weights).fit(ridge)
     consistent, _, _ = _contrast_map(fit, x, controls)
     if model.size_model.slope == 0:
@@ -177,7 +177,7 @@ def _stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> 
     tr V_D·√(2/(n−1)). Half of it is distributed over the contributors like V_D, half like the squares of φ_e's
     ``contrasts`` (n,), since large slopes change most.
     """
-    variances, squares = (influence**2).sum(axis=1), (contrasts - contrasts.mean()) ** 2
+    variances, squares = row_squares(influence), (contrasts - contrasts.mean()) ** 2
     trace, squared = float(variances.sum()), float(d @ d)
     weight = max(0.0, 1 - trace / squared) if squared > 0 else 0.0
     tilt = max(0.0, squared - trace) + trace * (2 / (len(d) - 1)) ** 0.5
