@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_FAILURES, MOST_WORKERS = 5, 20
 LONGEST_COALITION = 12  # characters
+MOST_WORK = 1e9  # multiplications for credits, properties × evaluations × contributors²: what takes about a second
 
 
 def status(
@@ -51,8 +52,9 @@ def status(
         typer.echo(dumps(asdict(facts)))
         return
     show(loaded, facts)
-    if any(recipe.name == loaded.recipe.name and recipe.done + recipe.failed for recipe in facts.recipes):
-        print_credits_so_far(loaded)
+    for recipe in facts.recipes:
+        if recipe.name == loaded.recipe.name and recipe.done + recipe.failed:
+            print_credits_so_far(loaded, recipe.done)
     if facts.recipes:
         with loaded.ledger(create=False) as ledger:
             head = ledger.head(loaded.name)
@@ -102,7 +104,12 @@ def without_evaluations(study: "Study", facts: "Status") -> str | None:
     return f"{study.recipe.name}: 0{of} evaluations; the model is not ready for them yet"
 
 
-def print_credits_so_far(study: "Study") -> None:
+def print_credits_so_far(study: "Study", evaluations: int) -> None:
+    with study.ledger(create=False) as ledger:
+        n, properties = len(ledger.studies()[study.name]["contributors"]), len(study.measured(ledger))
+    if properties * evaluations * n * min(evaluations, n) > MOST_WORK:
+        say(f"How precise the credits of {n:,} contributors are: diffcredit credits, which takes longer than a status")
+        return
     try:
         credits = study.credits()
     except UserError as error:

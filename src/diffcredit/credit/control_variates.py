@@ -72,7 +72,9 @@ def read_control_variates(
         for name, game in _named(surrogate)
     ]
     k, proxies = len(surrogates), _priors(prior, table.n)
-    every = np.column_stack([*(column for column, _, _ in surrogates), table.centred @ proxies])
+    # x̃·prior without x̃, which would be kept with the table
+    additive = table.coalitions @ proxies - np.outer(table.sizes / table.n, proxies.sum(axis=0))
+    every = np.column_stack([*(column for column, _, _ in surrogates), additive])
     size_effects = size_regressors(table.sizes, table.n)
     kept = independent_columns(every, size_effects)
     # The constant takes a surrogate's level; a large one would leave only rounding of the differences.

@@ -10,7 +10,6 @@ no estimate of credits, and works with fewer evaluations than contributors.
 
 import numpy as np
 
-from diffcredit.credit.credits import unit_sums
 from diffcredit.credit.regression import size_regressors
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
@@ -28,7 +27,8 @@ def equality_p(table: GameTable) -> float:
     if len(table.values) == 0:
         return 1.0
     basis, _ = np.linalg.qr(size_regressors(table.sizes, table.n))
-    x, r = (each - basis @ (basis.T @ each) for each in (table.centred, table.about_mean.values))
+    table = table.about_mean  # whose regressors are not kept
+    x, r = (each - basis @ (basis.T @ each) for each in (table.centred, table.values))
     free = 1 - (basis**2).sum(axis=1)
     adjusted = np.where(free > LEAST_FREE, r / np.sqrt(np.maximum(free, LEAST_FREE)), 0.0)
     observed = float((x.T @ r) @ (x.T @ r))
@@ -39,8 +39,8 @@ def equality_p(table: GameTable) -> float:
 def _squared_norms(rows: FloatArray, units: np.ndarray) -> FloatArray:
     """Return (DRAWS,): ‖Σ_u ±(the unit's rows)‖² for random signs."""
     generator = np.random.Generator(np.random.PCG64(0))
-    sums, found = unit_sums(rows.T, units).T, []
+    count, found = int(units.max()) + 1, []
     for start in range(0, DRAWS, BLOCK):
-        signs = generator.choice([-1.0, 1.0], size=(min(BLOCK, DRAWS - start), len(sums)))
-        found.append(((signs @ sums) ** 2).sum(axis=1))
+        signs = generator.choice([-1.0, 1.0], size=(min(BLOCK, DRAWS - start), count))
+        found.append(((signs[:, units] @ rows) ** 2).sum(axis=1))
     return np.concatenate(found)

@@ -107,15 +107,12 @@ class RidgeFit:
     ridge: float
 
     @cached_property
-    def slopes(self) -> FloatArray:
-        """A (n, m): the slopes are A √w·y."""
-        z, inverse = self.regression.projected, self.regression.inverse(self.ridge)
-        return inverse @ z.T if _tall(z) else z.T @ inverse
-
-    @property
     def linear_map(self) -> FloatArray:
         """L (n, m): the slopes are L y. L annihilates the nuisance regressors."""
-        return self.slopes * self.regression.root
+        z, inverse = self.regression.projected, self.regression.inverse(self.ridge)
+        slopes = inverse @ z.T if _tall(z) else z.T @ inverse  # of √w·y
+        slopes *= self.regression.root
+        return slopes
 
     def nuisance_map(self, x: FloatArray) -> FloatArray:
         """Return (p, m): the linear map to the nuisance coefficients, for the regressors x (m, n) that were fitted."""

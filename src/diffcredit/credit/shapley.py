@@ -89,17 +89,19 @@ def _contrasts(table: GameTable, fitted: OutlierFit, ridge: float) -> Contrasts:
         for power in (1.0, 0.5)
     )
     efficient, slopes, coefficients = _contrast_map(fit, model.modulated, controls)
-    difference = _consistent_map(table, fitted, ridge, slopes) - efficient
+    difference = _consistent_map(table, fitted, ridge, slopes)
+    difference -= efficient
     weight, tilt, slope = _stein_step(
         unit_sums(difference * hc3, table.units), difference @ table.values, efficient @ table.values
     )
-    total = efficient + weight * difference
+    total = efficient + weight * difference if weight > 0 else efficient
     shrinkage = total @ model.modulated - (np.eye(n) - 1 / n)
     loadings = coefficients @ table.values
     squared_bias = model.components.spread * row_squares(shrinkage) + tilt + controls.errors**2 @ loadings**2
     # ω depends on the data too: dφ = L dy + D dω, where D dω = 2(1 − ω)/‖D‖² D Dᵀ dD.
     influence = unit_sums(total * hc2, table.units)
-    influence += np.outer(slope, slope @ unit_sums(difference * hc2, table.units))
+    if weight > 0:
+        influence += np.outer(slope, slope @ unit_sums(difference * hc2, table.units))
     return Contrasts(total @ table.values, influence, squared_bias, loadings, weight)
 
 
@@ -166,7 +168,8 @@ def _consistent_map(table: GameTable, fitted: OutlierFit, ridge: float, slopes: 
     consistent, _, _ = _contrast_map(fit, x, controls)
     if model.size_model.slope == 0:
         return consistent
-    return consistent - (consistent @ (model.modulated - x)) @ slopes
+    consistent -= (consistent @ (model.modulated - x)) @ slopes
+    return consistent
 
 
 def _stein_step(influence: FloatArray, d: FloatArray, contrasts: FloatArray) -> tuple[float, FloatArray, FloatArray]:

@@ -28,23 +28,23 @@ class Game:
 def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     """Return a property's game from done evaluations with the purposes ``estimate`` and ``endpoint``, sorted by
     coalition and replicate, so that sums over them do not depend on who finished first."""
-    rows: list[tuple[list[bool], float]] = []
+    rows: list[tuple[str, float]] = []
     endpoints: dict[bool, list[float]] = {False: [], True: []}
     missing = 0
     ordered = sorted(evaluations, key=lambda e: e.key)
     for evaluation in ordered:
         if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
             continue
-        value = evaluation.measured.get(prop)
+        value = next((each.value for each in evaluation.values if each.property == prop), None)
         if value is None:
             missing += 1
         elif evaluation.purpose == "endpoint":
             endpoints["1" in evaluation.coalition].append(value)
         else:
-            rows.append(([member == "1" for member in evaluation.coalition], value))
+            rows.append((evaluation.coalition, value))
     n = len(ordered[0].coalition) if ordered else 0
     return Game(
-        coalitions=np.array([coalition for coalition, _ in rows], dtype=bool).reshape(len(rows), n),
+        coalitions=(np.frombuffer("".join(row for row, _ in rows).encode(), np.uint8) == ord("1")).reshape(len(rows), n),
         values=np.array([value for _, value in rows], dtype=np.float64),
         empty=tuple(endpoints[False]),
         full=tuple(endpoints[True]),

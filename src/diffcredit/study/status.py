@@ -173,7 +173,7 @@ class StatusReader:
         """Update the stopping rule's status and the expected total."""
         tally, rule = self._tallies[self._study.recipe.name], self._study.config.stop.rule
         watches_credits = any(isinstance(leaf, CreditRule) for leaf in rule.leaves())
-        if self._live and (not watches_credits or len(tally.attempted) > MOST_LOOKED):
+        if not watches_credits or (self._live and len(tally.attempted) > MOST_LOOKED):
             clock = tally.design_clock
             look = Look(len(tally.attempted), clock.worker_seconds, clock.active_seconds, None, {})
             self._rule = rule.status([look])
