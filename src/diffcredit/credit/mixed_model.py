@@ -218,7 +218,9 @@ def _components(
 ) -> VarianceComponents:
     """Estimate the variances from a table's regression, and from the scatter of all rows that may be ``replicated``."""
     again = replicated.replicates - 1
-    log_variances = np.log(size_model.variance(table)).sum() + (again * np.log(size_model.noise_within(replicated))).sum()
+    log_variances = (
+        np.log(size_model.variance(table)).sum() + (again * np.log(size_model.noise_within(replicated))).sum()
+    )
     scatter = _scatter(replicated, size_model)
     return restricted_likelihood(spectrum, table.values, scatter, int(again.sum()), float(log_variances))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg import get_lapack_funcs
 
 from diffcredit.credit.table import IntArray
 from diffcredit.util.arrays import FloatArray
@@ -94,8 +94,9 @@ class Regression:
             squares, vectors = self._eigen
             half = vectors / np.sqrt(squares + ridge)
             return half @ half.T
-        factor, _ = dpotrf(self.gram + ridge * np.eye(len(self.gram)), lower=1)
-        lower = np.tril(dpotri(factor, lower=1)[0])
+        factored, inverted = get_lapack_funcs(("potrf", "potri"), (self.gram,))
+        factor, _ = factored(self.gram + ridge * np.eye(len(self.gram)), lower=1)
+        lower = np.tril(inverted(factor, lower=1)[0])
         return lower + np.tril(lower, -1).T
 
 

@@ -43,8 +43,9 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
         else:
             rows.append((evaluation.coalition, value))
     n = len(ordered[0].coalition) if ordered else 0
+    members = np.frombuffer("".join(row for row, _ in rows).encode(), np.uint8) == ord("1")
     return Game(
-        coalitions=(np.frombuffer("".join(row for row, _ in rows).encode(), np.uint8) == ord("1")).reshape(len(rows), n),
+        coalitions=members.reshape(len(rows), n),
         values=np.array([value for _, value in rows], dtype=np.float64),
         empty=tuple(endpoints[False]),
         full=tuple(endpoints[True]),
