@@ -47,9 +47,9 @@ def ran(packages: Path, *arguments: object) -> subprocess.CompletedProcess:
 @pytest.fixture
 def statement(tmp_path):
     new_key(tmp_path / "payer.key", "")
-    each = Statement(recorded(), recorded().payout.row("Ann"), "study.yaml", "ann.json")
     for name, key in (("ann.json", None), ("signed.json", load_key(tmp_path / "payer.key"))):
-        (tmp_path / name).write_text(statement_json(each, key), encoding="utf-8")
+        each = Statement(recorded(), recorded().payout.row("Ann"), "study.yaml", name, key=key)
+        (tmp_path / name).write_text(statement_json(each), encoding="utf-8")
     return tmp_path / "ann.json"
 
 

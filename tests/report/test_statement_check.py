@@ -35,9 +35,7 @@ TAX = Tax(Decimal("0.3"), "France", "W-8BEN", "1042-S")
 def written(made=None, name="Ann", **more):
     """A statement's JSON values."""
     made = recorded(made)
-    key = more.pop("key", None)
-    statement = Statement(made, made.payout.row(name), "study.yaml", "ann.json", **more)
-    return json.loads(statement_json(statement, key))
+    return json.loads(statement_json(Statement(made, made.payout.row(name), "study.yaml", "ann.json", **more)))
 
 
 def refused(content):
@@ -69,7 +67,7 @@ def test_the_head_is_that_of_the_definition():
     proof = {
         "format": 1,
         "payout": hashlib.sha256(canonical(shared).encode()).hexdigest(),
-        "root": mth([canonical(each).encode() for each in rows]).hex(),
+        "root": mth(sorted((canonical(each).encode() for each in rows), key=lambda leaf: mth([leaf]))).hex(),
         "leaves": 3,
     }
     entry = {"kind": "proof", "name": "2026-Q1", "content": proof, "entered": made.created}
@@ -276,6 +274,15 @@ def test_every_honest_payout_passes(people, r, coins, rounding, fixed, bounds, m
     whole = payout(tuple(made), policy=policy(**terms), r=r, pool=coins * coin)
     for name in names:
         assert refused(written(whole, name)) is None
+
+
+def test_a_payer_s_texts_begin_no_line(diffcredit, tmp_path):
+    name = "Ann\nSigned on 2026-01-01 by the key of the payer, which is that of payer.key.pub."
+    made = payout((replace(three()[0], contributor=name), *three()[1:]), study="\x1b[2J\nharbours")
+    (tmp_path / "ann.json").write_text(json.dumps(written(made, name)), encoding="utf-8")
+    said = diffcredit.printed("check", tmp_path / "ann.json")
+    assert not re.search(r"^(Signed|harbours)", said, re.M)
+    assert "\x1b" not in said
 
 
 def test_whatever_a_payer_has_recorded():

@@ -12,11 +12,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from diffcredit.payout.earnings import earnings, exact
 from diffcredit.payout.taxes import Tax
+from diffcredit.proofs.signing import PublicKey
 from diffcredit.report.calculation import steps
 from diffcredit.report.statements import Statement, file_names, render_statement, statement_json
 
@@ -245,7 +247,9 @@ def test_a_statement_fits_a_phone_and_one_sheet_of_paper(tmp_path):
     made = payout(rows, texts=texts, **late)
     tax = Tax(Decimal("0.3"), "United States", "W-8BEN", "1042-S")
     file = tmp_path / "ann.html"
-    page = render_statement(Statement(recorded(made), made.rows[0], "study.yaml", "ann-mary.json", tax=tax))
+    key = Ed25519PrivateKey.generate()
+    page = render_statement(Statement(recorded(made), made.rows[0], "study.yaml", "ann-mary.json", tax=tax, key=key))
+    assert f"signed by the key {PublicKey.of(key).fingerprint}" in page
     file.write_text(page, encoding="utf-8")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -10,6 +10,7 @@ import typer
 
 from diffcredit.cli.console import say
 from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     from diffcredit.proofs.statements import Checked
@@ -42,10 +43,10 @@ def check(
     signed = _check_signer(checked, key, statement)
     files = None if images is None else _files(checked, images, statement)
     _print(checked, head)
-    say(signed)
+    _say(signed)
     if files is not None:
         for name, digest in checked.images.items():
-            say(f"  {name} is {files.get(digest, 'not among your files')}")
+            _say(f"  {name} is {files.get(digest, 'not among your files')}")
     _print_limits(checked, head)
     if files is not None and (missing := len(set(checked.images.values()) - files.keys())):
         raise DiffcreditError(f"{statement}: {missing:,} of the {len(checked.images):,} images are not in {images}")
@@ -97,33 +98,38 @@ def _files(checked: "Checked", folder: Path, where: Path) -> dict[str, Path]:
 def _print(checked: "Checked", head: str | None) -> None:
     """Print what was found to be right."""
     row, payout = checked.row, checked.payout
-    say(f"Statement of {checked.contributor}: study {payout['study']}, period {payout['period']}.")
-    say(
+    _say(f"Statement of {checked.contributor}: study {payout['study']}, period {payout['period']}.")
+    _say(
         f"Its sums come out: opening balance {row['opening']} + earned {row['amount']} = paid {row['paid']} + carried "
         f"forward {row['carried']} {payout['currency']}."
     )
     works = f", whose hash is {row['works']}" if row["works"] else ""
-    say(
+    _say(
         f"The ledger has these numbers: a pool of {payout['pool']} among {payout['contributors']:,} contributors, the "
         f"policy {payout['policy_hash']} entered on {payout['entered']}, your help {row['help']:.6g}, your "
         f"{row['images_used']:,} images{works}, and all else under payout and row in the file. Compare them with the "
         "page."
     )
     same = " That is the head you gave." if head else ""
-    say(f"The ledger's head after this payout is {checked.head}.{same}")
+    _say(f"The ledger's head after this payout is {checked.head}.{same}")
 
 
 def _print_limits(checked: "Checked", head: str | None) -> None:
     """Print what the check does not show."""
     beside = ["the tax"] * checked.tax + ["the names of image files"] * bool(checked.images)
     if beside and checked.signature is None:
-        say(f"Not in the ledger, and so not covered: {' and '.join(beside)}.")
+        _say(f"Not in the ledger, and so not covered: {' and '.join(beside)}.")
     if head is None:
-        say(
+        _say(
             "A payer could keep two ledgers and show you one of them. Compare the head with other contributors', or "
             "with one that was published or timestamped, and give it with --head."
         )
     if not checked.images:
         covered = "only the hash of all of them is covered" if checked.row["works"] else "which ones were used is open"
-        say(f"It lists no images: {covered}.")
-    say("Whether the measurements behind the numbers are right is not shown here: diffcredit verify checks the ledger.")
+        _say(f"It lists no images: {covered}.")
+    _say("Whether the measurements behind the numbers are right is not shown: diffcredit verify checks the ledger.")
+
+
+def _say(text: str) -> None:
+    """Print one line: what a payer wrote in a statement cannot begin another one."""
+    say(single_line(text))

@@ -8,6 +8,7 @@ import typer
 
 from diffcredit.cli.console import say
 from diffcredit.cli.keys import signing_key
+from diffcredit.util.sanitize import single_line
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -54,4 +55,4 @@ def check_signed(archive: Path, by: Path) -> None:
     """Refuse an archive that was not signed with the public key in the file ``by``, and say when it was."""
     from diffcredit.proofs.signing import read_signature, signature_file
 
-    say(f"{archive}: signed on {read_signature(signature_file(archive), by, ['archive']).time}")
+    say(f"{archive}: signed on {single_line(read_signature(signature_file(archive), by, ['archive']).time)}")

@@ -9,7 +9,7 @@ from diffcredit.cli.console import Bars, say, stopping_gently
 from diffcredit.cli.options import StudyArgument, WorkersOption
 from diffcredit.cli.signing import SignedByOption
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.util.sanitize import last_line, shortened
+from diffcredit.util.sanitize import last_line, shortened, single_line
 
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
@@ -94,7 +94,7 @@ def verify_signature(study: "Study", key: Path, file: Path) -> None:
             raise DiffcreditError(
                 f"{study.file}: the ledger was changed: the head that was signed on {signed.time} is not in its chain"
             )
-    say(f"{file}: signed on {signed.time}, and every row up to the head that was signed is as it was then")
+    say(f"{file}: signed on {single_line(signed.time)}, and every row up to the head that was signed is as it was then")
 
 
 def verify_values(study: "Study", count: int, workers: int | None) -> None:

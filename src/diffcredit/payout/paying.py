@@ -23,7 +23,7 @@ from diffcredit.payout.certainty import Certainty, certainty
 from diffcredit.payout.earnings import Earnings, earnings, exact
 from diffcredit.payout.merit import merits_of
 from diffcredit.payout.reasons import reasons
-from diffcredit.payout.recorded import Recorded, proof_of
+from diffcredit.payout.recorded import Proof, Recorded
 from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.works import Given, given_works
 from diffcredit.proofs.statements import KIND as PROOF
@@ -197,7 +197,7 @@ def _enter(study: "Study", ledger: Ledger, made: Payout, before: list[str]) -> N
         return True
 
     entry = Entry(KIND, made.period, made.content, made.created)
-    ledger.enter(study.name, entry, check, [proof_of(made)])
+    ledger.enter(study.name, entry, check, [Proof(made).entry])
 
 
 def _row(basis: Basis, i: int, earned: Earnings, sure: Certainty, opening: Decimal, works: Given) -> Row:

@@ -13,17 +13,30 @@ from diffcredit.proofs.rows import next_hash
 from diffcredit.proofs.statements import leaf_of, proof_row
 
 
-def shared(payout: Payout) -> dict[str, Any]:
-    """Return what all statements of a payout have in common, as JSON values."""
-    content = payout.content
-    weights, worths = sums(payout)
-    return content | {"contributors": len(content.pop("rows")), "weights": weights, "worths": float(worths)}
+class Proof:
+    """What statements of a payout have in common, and what leads from each of them to the ledger's row behind it."""
 
+    def __init__(self, payout: Payout) -> None:
+        content, (weights, worths) = payout.content, sums(payout)
+        self.rows = {row["contributor"]: row for row in content.pop("rows")}
+        """Each contributor's numbers, as JSON values."""
+        self.shared: dict[str, Any] = content | {
+            "contributors": len(self.rows),
+            "weights": weights,
+            "worths": float(worths),
+        }
+        """Everybody's, as JSON values."""
+        leaves = {leaf_of(row): name for name, row in self.rows.items()}
+        in_order = sorted(leaves)  # at random, because of the salts: nobody's place says anything
+        root, paths = tree(in_order)
+        self._steps = {leaves[leaf]: (index, paths[index]) for index, leaf in enumerate(in_order)}
+        self.entry = Entry(**proof_row(self.shared, root))
+        """The proof's row."""
 
-def proof_of(payout: Payout) -> Entry:
-    """Return the entry that follows a payout's in the ledger."""
-    root, _ = tree([leaf_of(row) for row in payout.content["rows"]])
-    return Entry(**proof_row(shared(payout), root))
+    def steps(self, contributor: str) -> dict[str, Any]:
+        """Return what leads from a contributor's numbers to the root, as JSON values."""
+        index, path = self._steps[contributor]
+        return {"index": index, "path": [each.hex() for each in path]}
 
 
 @dataclass(frozen=True)
@@ -34,19 +47,10 @@ class Recorded:
     previous: str
 
     @cached_property
+    def proof(self) -> Proof:
+        return Proof(self.payout)
+
+    @cached_property
     def head(self) -> str:
         """The study's head just after the payout, which covers it."""
-        return next_hash(self.previous, "entry", proof_of(self.payout).row)
-
-    def proof(self, contributor: str) -> dict[str, Any]:
-        """Return what leads from a contributor's numbers to the head, as JSON values."""
-        index = self._places[contributor]
-        return {"index": index, "path": [each.hex() for each in self._paths[index]], "previous": self.previous}
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {row.contributor: index for index, row in enumerate(self.payout.rows)}
-
-    @cached_property
-    def _paths(self) -> list[list[bytes]]:
-        return tree([leaf_of(row) for row in self.payout.content["rows"]])[1]
+        return next_hash(self.previous, "entry", self.proof.entry.row)

@@ -147,7 +147,7 @@ class Payout:
     @property
     def content(self) -> dict[str, Any]:
         """JSON values, from which :meth:`of` makes the same payout again."""
-        return {"format": FORMAT, **plain(asdict(self))}
+        return {"format": FORMAT, **_plain(asdict(self))}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
@@ -185,10 +185,9 @@ def _check_sums(payout: Payout) -> None:
         raise ValueError("the amounts do not sum to the pool")
 
 
-def plain(value: Any) -> Any:
-    """Return a record's value as JSON has it; amounts are texts."""
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(part) for part in value]
+        return [_plain(part) for part in value]
     return str(value) if isinstance(value, Decimal) else value

@@ -20,8 +20,8 @@ from markupsafe import Markup
 
 from diffcredit.errors import UserError
 from diffcredit.payout.paying import ONE
-from diffcredit.payout.recorded import Recorded, shared
-from diffcredit.payout.records import Payout, Row, plain
+from diffcredit.payout.recorded import Recorded
+from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.taxes import Tax
 from diffcredit.proofs.statements import FORMAT, VERSION, statement_digest
 from diffcredit.report import payout_words as words
@@ -50,7 +50,8 @@ _ODD = re.compile(rf"{_HASHED}|{_RESERVED}")
 @dataclass(frozen=True)
 class Statement:
     """One contributor's ``row`` of a ``recorded`` payout, and the single ``works``, if they are at hand. ``study_file``
-    is the study file's name, ``file`` that of the statement's JSON file, and ``tax`` what the payer states of taxes."""
+    is the study file's name, ``file`` that of the statement's JSON file, ``tax`` what the payer states of taxes, and
+    ``key`` what the file is signed with, if it is."""
 
     recorded: Recorded
     row: Row
@@ -58,6 +59,7 @@ class Statement:
     file: str
     works: "Works | None" = None
     tax: Tax | None = None
+    key: "Ed25519PrivateKey | None" = None
 
     @property
     def payout(self) -> Payout:
@@ -78,6 +80,15 @@ class Statement:
     def command(self) -> str:
         """The command that checks the ledger."""
         return f"diffcredit verify {shlex.quote(self.study_file)} --head {self.head}"
+
+    @property
+    def signer(self) -> str:
+        """The fingerprint of the key that the JSON file is signed with; empty where it is not."""
+        if self.key is None:
+            return ""
+        from diffcredit.proofs.signing import PublicKey
+
+        return PublicKey.of(self.key).fingerprint
 
     @property
     def own_command(self) -> str:
@@ -104,16 +115,16 @@ def render_statement(statement: Statement) -> str:
 
 
 @exactly
-def statement_json(statement: Statement, key: "Ed25519PrivateKey | None" = None) -> str:
-    """Return the statement for programs, signed by a ``key`` if there is one. Amounts are texts, so that no program
-    rounds them."""
+def statement_json(statement: Statement) -> str:
+    """Return the statement for programs, signed if it has a key. Amounts are texts, so that no program rounds them."""
+    name, proof = statement.row.contributor, statement.recorded.proof
     found: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "contributor": statement.row.contributor,
-        "payout": shared(statement.payout),
-        "row": plain(asdict(statement.row)),
-        "proof": statement.recorded.proof(statement.row.contributor),
+        "contributor": name,
+        "payout": proof.shared,
+        "row": proof.rows[name],
+        "proof": {**proof.steps(name), "previous": statement.recorded.previous},
         "head": statement.head,
     }
     if statement.tax is not None:
@@ -122,11 +133,11 @@ def statement_json(statement: Statement, key: "Ed25519PrivateKey | None" = None)
         found["tax"] = {**stated, "withheld": str(statement.withheld), "transferred": str(net)}
     if statement.works is not None:
         found["images"] = [{"name": name, "sha256": digest} for name, digest in statement.works.images]
-    if key is not None:
+    if statement.key is not None:
         from diffcredit.proofs.signing import Signed, now, sign
 
         signed = Signed("statement", statement.payout.study, statement.head, statement_digest(found), now())
-        found["signature"] = sign(key, signed)
+        found["signature"] = sign(statement.key, signed)
     return json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 
@@ -159,9 +170,9 @@ def write_study_statements(
         tax = None if taxes is None else taxes.get(name)
         page = folder / f"{files[name]}.html"
         data = page.with_suffix(".json")
-        statement = Statement(recorded, row, study.file.name, data.name, works.get(name), tax)
+        statement = Statement(recorded, row, study.file.name, data.name, works.get(name), tax, key)
         write_text(page, render_statement(statement))
-        write_text(data, statement_json(statement, key))
+        write_text(data, statement_json(statement))
         pages.append(page)
     return pages
 
