@@ -106,7 +106,7 @@ def without_evaluations(study: "Study", facts: "Status") -> str | None:
 
 def print_credits_so_far(study: "Study", evaluations: int) -> None:
     with study.ledger(create=False) as ledger:
-        n, properties = len(ledger.studies()[study.name]["contributors"]), len(study.measured(ledger))
+        n, properties = len(ledger.settings(study.name)["contributors"]), len(study.measured(ledger))
     if properties * evaluations * n * min(evaluations, n) > MOST_WORK:
         say(f"How precise the credits of {n:,} contributors are: diffcredit credits, which takes longer than a status")
         return

@@ -314,11 +314,10 @@ def _rows(connection: Connection, study: AuditedStudy, first: Mapping[str, int])
     return found
 
 
-def audit(connection: Connection, name: str, head: str | None = None) -> Audit:
-    """Compare every row of a study with the chain, and the chain with a ``head`` noted earlier."""
+def audit(connection: Connection, name: str, *noted: str | None) -> Audit:
+    """Compare every row of a study with the chain, and the chain with heads ``noted`` earlier."""
     heads = set()
     study = read_study(connection, name, seen=lambda hashed, text: heads.add(hashed))
-    problems = study.problems
-    if head is not None and head not in heads:
-        problems.append(f"no row has the hash {head}: rows were removed from the end, or the chain was written anew")
-    return Audit(study.head.number, study.head.hash, study.migrated, tuple(problems))
+    missing = "rows were removed from the end, or the chain was written anew"
+    lines = [f"no row has the hash {head}: {missing}" for head in noted if head is not None and head not in heads]
+    return Audit(study.head.number, study.head.hash, study.migrated, (*study.problems, *lines))

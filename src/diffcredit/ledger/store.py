@@ -156,10 +156,10 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Return the end of a study's chain, by which :meth:`audit` can later verify all rows before it."""
         return self._read(study, lambda known: known.head)
 
-    def audit(self, study: str, head: str | None = None) -> Audit:
-        """Compare every row of a study with its chain, and the chain with a ``head`` noted earlier. The file of a
+    def audit(self, study: str, *heads: str | None) -> Audit:
+        """Compare every row of a study with its chain, and the chain with ``heads`` noted earlier. The file of a
         database is checked as a whole."""
-        return self._database.read(lambda connection: audited.audit(connection, study, head))
+        return self._database.read(lambda connection: audited.audit(connection, study, *heads))
 
     def export(self, study: str) -> tuple[Rows, str]:
         """Return all rows of a study, in the order of its chain, and its head. Refuse a study with changed rows."""

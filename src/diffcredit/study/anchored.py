@@ -95,8 +95,8 @@ def anchors(study: "Study", ledger: Ledger) -> list[Anchor]:
     its head is in the chain."""
     entries = ledger.entries(study.name, KIND)
     found = [_checked(study, entry.content) for entry in entries]
-    for each in found:
-        _refuse_changed(study, ledger, each.head)
+    if found:
+        _refuse_changed(study, ledger, *(each.head for each in found))
     return found
 
 
@@ -126,6 +126,6 @@ def _asked(study: "Study", imprint: bytes) -> Path:
     raise UserError(f"is of none of the heads in {folder}; diffcredit anchor writes what is to be timestamped")
 
 
-def _refuse_changed(study: "Study", ledger: Ledger, head: str | None = None) -> None:
-    if problems := ledger.audit(study.name, head).problems:
+def _refuse_changed(study: "Study", ledger: Ledger, *heads: str) -> None:
+    if problems := ledger.audit(study.name, *heads).problems:
         raise DiffcreditError(f"{study.file}: the ledger was changed: {problems[0]}")
