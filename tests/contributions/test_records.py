@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from diffcredit.contributions import HOUSE, Contributions, Duplicate
-from diffcredit.contributions.records import contributor_name
+from diffcredit.contributions.names import contributor_name
 from diffcredit.errors import UserError
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from diffcredit.contributions.records import contributor_name
+from diffcredit.contributions.names import contributor_name
 from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.tables import listed, rows, value
 from diffcredit.errors import UserError, located

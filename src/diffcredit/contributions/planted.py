@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from diffcredit.contributions.records import Contributions, contributor_name
+from diffcredit.contributions.names import contributor_name
+from diffcredit.contributions.records import Contributions
 from diffcredit.errors import UserError
 from diffcredit.util.seeds import derive_seed
 

@@ -1,9 +1,8 @@
-"""The class :class:`Contributions`: images and who gave them; and the spelling of contributors' names.
+"""The class :class:`Contributions`: images and who gave them.
 
 *House images* are in every coalition and credited to nobody: the payer's own, licensed or public-domain ones."""
 
 import hashlib
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,11 +13,6 @@ from numpy.typing import NDArray
 from diffcredit.contributions.near_copies.records import NearCopies
 from diffcredit.errors import UserError
 from diffcredit.util import artifacts
-
-# invisible or direction-changing characters let two names look alike; the joiners are part of real spellings
-_REFUSED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_JOINERS = {"\u200c", "\u200d"}
-LONGEST = 255  # characters, like a file's name
 
 HOUSE = -1
 """The owner of house images. Mind that numpy takes this index for the last one."""
@@ -251,19 +245,3 @@ class Contributions:
             if len(givers) > 1:
                 found.append(Duplicate(tuple(self.names[index] for index in indices), tuple(givers)))
         return found
-
-
-def contributor_name(value: str, where: str) -> str:
-    """Return ``value`` stripped and NFC-normalised; refuse, naming ``where``, what is blank, long or not printable."""
-    name = unicodedata.normalize("NFC", value.strip())
-    if not name:
-        raise UserError(f"{where}: an image without contributor: the contributor's name is blank")
-    if len(name) > LONGEST:
-        raise UserError(
-            f"{where}: contributor {name[:20]!a}… has {len(name):,} characters; at most {LONGEST} are accepted"
-        )
-    for character in name:
-        if unicodedata.category(character) in _REFUSED and character not in _JOINERS:
-            found = f"contributor {name!a} contains the control character U+{ord(character):04X}"
-            raise UserError(f"{where}: {found}; printable characters are accepted")
-    return name

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from diffcredit.contributions.records import contributor_name
+from diffcredit.contributions.names import contributor_name
 from diffcredit.contributions.sources import METADATA, Record
 from diffcredit.contributions.sources.files import existing, files_below, image_record, is_image
 from diffcredit.contributions.sources.tables import caption_of, contributor_of, path_within, rows, value

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffcredit.contributions.records import contributor_name
+from diffcredit.contributions.names import contributor_name
 from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.files import existing
 from diffcredit.contributions.sources.tables import listed, reason_of

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffcredit.contributions.records import contributor_name
+from diffcredit.contributions.names import contributor_name
 from diffcredit.contributions.sources import Record
 from diffcredit.contributions.sources.files import existing, files_below, folder_with, image_record, is_image
 from diffcredit.contributions.sources.tables import contributor_of, path_within, rows, value, words

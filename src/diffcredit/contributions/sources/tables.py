@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TextIO
 
-from diffcredit.contributions.records import contributor_name
+from diffcredit.contributions.names import contributor_name
 from diffcredit.errors import UserError
 from diffcredit.util.sanitize import LONGEST_VALUE, shortened
 
