@@ -107,6 +107,8 @@ def _checked(study: "Study", content: dict[str, Any]) -> Anchor:
         if content["format"] != FORMAT:
             raise ValueError(f"format {shortened(content['format'])}, expected {FORMAT}")
         head, number = content["head"], content["number"]
+        if type(head) is not str or type(number) is not int:
+            raise ValueError("a head and its number are expected")
         token = base64.b64decode(content["token"], validate=True)
         trusted = parse_certificates("\n".join(content["certificates"]).encode())
         stamp = check_timestamp(token, document(study.name, head, number), trusted)
