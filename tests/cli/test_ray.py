@@ -4,14 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tiny_study import ENVIRONMENT, command, images_of, recorded_values, rows, run_here, write_study
+from tiny_study import ENVIRONMENT, command, images_of, recorded_values, rows, run_here, write_small, write_study
 
 pytest.importorskip("ray", reason='ray is not installed: pip install "diffcredit[cluster]"')
 
@@ -38,6 +39,15 @@ def blue(images):
     return images[..., 2].mean()
 """
 
+HEAD = """
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
 
 def study_in(folder: Path) -> Path:
     images_of(folder / "images", ["ann", "bob", "cid"])
@@ -45,6 +55,55 @@ def study_in(folder: Path) -> Path:
     (folder / "warmth.py").write_text(WARMTH)
     (folder / "shades.py").write_text(SHADES)
     return write_study(folder, CHANGES)
+
+
+def listening(process: subprocess.Popen) -> set[tuple[str, str]]:
+    """The programs that listen, with their interfaces, among the children of a process until it ends."""
+    psutil = pytest.importorskip("psutil")
+    found = set()
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            driver = psutil.Process(process.pid)
+            for each in [driver, *driver.children(recursive=True)]:
+                with suppress(psutil.Error):
+                    sockets = each.net_connections("inet")
+                    found |= {(each.name(), socket.laddr.ip) for socket in sockets if socket.status == "LISTEN"}
+        time.sleep(0.05)
+    return found
+
+
+def test_a_cluster_of_its_own_is_reached_from_this_machine_alone(tmp_path):
+    """And only with its token, which is left in no file."""
+    study = write_small(tmp_path / "study", {"stop.evaluations": 5})
+    (tmp_path / "home").mkdir()
+    environment = {**ENVIRONMENT, "HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "home")}
+    line = command("run", study, "--on", "ray", "--workers", "1")
+    process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    found = listening(process)
+    assert process.returncode == 0, process.stderr.read()
+    assert {"gcs_server", "raylet"} <= {program for program, _ in found}
+    assert {interface.removeprefix("::ffff:") for _, interface in found} == {"127.0.0.1"}
+    assert not (tmp_path / "home/.ray").exists()
+
+
+def test_a_cluster_that_asks_for_a_token(tmp_path):
+    """Joined with its token, and refused with a reason without."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64}
+    program = [sys.executable, "-c", HEAD]
+    environment = {**ENVIRONMENT, "HOME": str(tmp_path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(program, env={**environment, **token}, text=True, **pipes) as cluster:
+        address = cluster.stdout.readline().strip()
+        line = command("run", write_small(tmp_path, {"stop.evaluations": 5}), "--on", "ray", "--address", address)
+        ours = {"RAY_AUTH_MODE": "token"}
+        without, joined = (
+            subprocess.run(line, env={**environment, **each}, capture_output=True, text=True) for each in (ours, token)
+        )
+        cluster.stdin.close()
+    assert (without.returncode, without.stderr.count("\n")) == (2, 1)
+    assert f"--address {address}: no Ray cluster can be reached there (Token authentication is" in without.stderr
+    assert "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its head" in without.stderr
+    assert joined.returncode == 0, joined.stderr
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from diffcredit.execution.backend import Backend, BuildError, Message, Ready, St
 from diffcredit.execution.pool import CHECK, PooledExecutor, WorkerPool, warn
 from diffcredit.execution.ray import actor
 from diffcredit.execution.ray.actor import evaluation_of, factory_text, owner_of
+from diffcredit.execution.ray.own import check_own_cluster, own_cluster, refusal
 from diffcredit.execution.shipping import WorkerFiles, marker_file, pack
 from diffcredit.execution.tasks import EvaluatorFactory, Task, check_minimum, check_timeout
 from diffcredit.execution.versions import package_versions
@@ -262,19 +263,22 @@ def _connected(ray: Any, address: str | None) -> Generator[None]:
     if address is not None:
         _check_address(address)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    try:
+    with ExitStack() as whole:
         try:
-            ray.init(address=address or "auto", **quiet)
-        except ConnectionError:
-            if address is not None:
-                raise
-            ray.init(address="local", include_dashboard=False, **quiet)
-    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        raise UserError(f"--address {address}: no Ray cluster can be reached there ({_one_line(error)})") from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
+            try:
+                ray.init(address=address or "auto", **quiet)
+            except ConnectionError:
+                if address is not None:
+                    raise
+                whole.enter_context(own_cluster())
+                ray.init(address="local", include_dashboard=False, **quiet)
+                check_own_cluster(ray)
+        except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            raise UserError(refusal(address, _one_line(error))) from None
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def _check_address(address: str) -> None:
