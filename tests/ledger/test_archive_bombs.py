@@ -66,8 +66,8 @@ def evaluations(count=1, *, types=None, options=None, **changes):
 PLAIN = {name: pyarrow.string() for name in parquet.COLUMNS["evaluation"].split() if name not in parquet.WHOLE}
 DELTA = {"types": PLAIN, "options": {"use_dictionary": False, "column_encoding": {"error": "DELTA_BYTE_ARRAY"}}}
 BOMBS = {
-    "bytes of text; at most 1,000,000,000": lambda: {"evaluations": evaluations(1_000_000, error="x" * 1_000_000)},
-    "5,000,000 rows; at most 1,000,000": lambda: {"evaluations": evaluations(5_000_000)},
+    "bytes of text; at most 1,000,000,000": lambda: {"evaluations": evaluations(500_000, error="x" * 1_000_000)},
+    "5,000,000 rows; at most 500,000": lambda: {"evaluations": evaluations(5_000_000)},
     r"versions has 1\d,\d+,\d+ values; at most 10,000,000": lambda: {
         "evaluations": evaluations(versions="[" + "[]," * 5_000_000 + "0]", options={"compression": "snappy"})
     },

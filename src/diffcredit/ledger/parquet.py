@@ -23,7 +23,7 @@ COLUMNS = {
 """The columns of each kind of row."""
 WHOLE, REAL = {"number", "replicate", "evaluation", "images"}, {"value", "standard_error"}  # others are texts
 
-MOST_ROWS = {"evaluation": 1_000_000, "value": 4_000_000}
+MOST_ROWS = {"evaluation": 500_000, "value": 2_000_000}
 MOST_BYTES = 1_000_000_000  # of all texts of a file; and of its pages, unpacked
 MOST_ITEMS = 10_000_000  # values within the JSON of a file
 LARGEST_FOOTER = 10_000_000  # bytes
