@@ -4,6 +4,7 @@ import multiprocessing
 import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from threading import Barrier
 
@@ -251,6 +252,22 @@ def test_verify_finds_what_was_removed(paying, statements):
     head = recorded_payout(study).head
     run_sql(f"sqlite:///{paying / 'results' / 'ledger.db'}", *statements)
     assert CliRunner().invoke(app, ["verify", str(paying), "--head", head]).exit_code == 1
+
+
+@pytest.mark.parametrize("changes", [{"root": "0" * 64}, {"payout": "0" * 64}, {"leaves": 3}, None])
+def test_verify_finds_a_proof_of_other_statements(paying, changes):
+    """A payer enters a payout, and behind it the proof of statements that say something else, or none at all."""
+    study = Study.load(paying)
+    study.payout(pool="100.00")
+    assert "1 payout, each with the proof" in CliRunner().invoke(app, ["verify", str(paying)]).output
+    with study.ledger() as ledger:
+        (entry,), (proof,) = ledger.entries(study.name, "payout"), ledger.entries(study.name, "proof")
+        second = replace(entry, name="b", content=entry.content | {"period": "b"})
+        other = [] if changes is None else [replace(proof, name="b", content=proof.content | changes)]
+        ledger.enter(study.name, second, lambda known, evaluated: True, other)
+    found = CliRunner().invoke(app, ["verify", str(paying)])
+    assert found.exit_code == 1
+    assert "the payout of b has no proof behind it in the ledger, or another one" in str(found.exception)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -43,6 +43,7 @@ def verify(
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         verify_chain(loaded, head)
+        verify_payouts(loaded)
         verify_anchors(loaded)
         if signed_by is not None:
             verify_signature(loaded, signed_by, signature or loaded.folder / "head.sig")
@@ -71,6 +72,16 @@ def verify_chain(study: "Study", head: str | None) -> None:
     if wanted is None:
         say("Keep the head outside this machine and pass it with --head: only that reveals rows removed from the end.")
     say(f"Head: {found.head}")
+
+
+def verify_payouts(study: "Study") -> None:
+    """Check that each payout is followed by the proof of its own statements."""
+    from diffcredit.payout.paying import payouts
+
+    with study.ledger(create=False) as ledger:
+        count = len(payouts(study, ledger))
+    if count:
+        say(f"{count:,} payout{'s' * (count > 1)}, each with the proof of its statements")
 
 
 def verify_anchors(study: "Study") -> None:
