@@ -76,7 +76,7 @@ def verify_chain(study: "Study", head: str | None) -> None:
 
 def verify_payouts(study: "Study") -> None:
     """Check that each payout is followed by the proof of its own statements."""
-    from diffcredit.payout.paying import payouts
+    from diffcredit.payout.recorded import payouts
 
     with study.ledger(create=False) as ledger:
         count = len(payouts(study, ledger))

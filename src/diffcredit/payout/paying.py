@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diffcredit.errors import DiffcreditError, UserError, located
+from diffcredit.errors import UserError, located
 from diffcredit.execution.tasks import utc_now
 from diffcredit.ledger import Entry, Ledger
 from diffcredit.payout.balances import opening_balances, read_balances, settle
@@ -23,10 +23,9 @@ from diffcredit.payout.certainty import Certainty, certainty
 from diffcredit.payout.earnings import Earnings, earnings, exact
 from diffcredit.payout.merit import merits_of
 from diffcredit.payout.reasons import reasons
-from diffcredit.payout.recorded import Proof, Recorded
+from diffcredit.payout.recorded import KIND, Proof, Recorded, payouts
 from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.works import Given, given_works
-from diffcredit.proofs.statements import KIND as PROOF
 from diffcredit.study.entered import enter_policy
 from diffcredit.study.policy import PolicySection, money, plain_text
 from diffcredit.util.decimals import exactly
@@ -35,7 +34,6 @@ from diffcredit.util.sanitize import shortened
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
-KIND = "payout"
 UNTESTED = "Nobody has tested these estimates against models that were retrained from scratch."
 ONE = "study"  # the period of a study that pays once
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -138,18 +136,6 @@ def divide_pool(basis: Basis, pool: Decimal) -> Earnings:
 
 def _decimals(amount: Decimal) -> int:
     return -int(amount.as_tuple().exponent)
-
-
-def payouts(study: "Study", ledger: Ledger) -> list[Recorded]:
-    """Return a study's payouts, oldest first. Refuse one whose proof is not behind it."""
-    found = [Recorded(Payout.of(entry.content), entry.head) for entry in ledger.entries(study.name, KIND)]
-    proofs = {entry.name: entry.head for entry in ledger.entries(study.name, PROOF)}
-    for each in found:
-        if proofs.get(each.payout.period) != each.head:
-            raise DiffcreditError(
-                f"{study.file}: the payout of {each.payout.period} has no proof behind it in the ledger, or another one"
-            )
-    return found
 
 
 def recorded_payout(study: "Study", period: str | None = None) -> Recorded:

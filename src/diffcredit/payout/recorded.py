@@ -3,14 +3,21 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from diffcredit.ledger import Entry
+from diffcredit.errors import DiffcreditError
+from diffcredit.ledger import Entry, Ledger
 from diffcredit.payout.records import Payout
 from diffcredit.payout.shares import sums
 from diffcredit.proofs.merkle import tree
 from diffcredit.proofs.rows import next_hash
+from diffcredit.proofs.statements import KIND as PROOF
 from diffcredit.proofs.statements import leaf_of, proof_row
+
+if TYPE_CHECKING:
+    from diffcredit.study.study import Study
+
+KIND = "payout"  # of a payout's row among the ledger's entries
 
 
 class Proof:
@@ -54,3 +61,15 @@ class Recorded:
     def head(self) -> str:
         """The study's head just after the payout, which covers it."""
         return next_hash(self.previous, "entry", self.proof.entry.row)
+
+
+def payouts(study: "Study", ledger: Ledger) -> list[Recorded]:
+    """Return a study's payouts, oldest first. Refuse one whose proof is not behind it."""
+    found = [Recorded(Payout.of(entry.content), entry.head) for entry in ledger.entries(study.name, KIND)]
+    proofs = {entry.name: entry.head for entry in ledger.entries(study.name, PROOF)}
+    for each in found:
+        if proofs.get(each.payout.period) != each.head:
+            raise DiffcreditError(
+                f"{study.file}: the payout of {each.payout.period} has no proof behind it in the ledger, or another one"
+            )
+    return found
