@@ -15,7 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from diffcredit.errors import DiffcreditError, UserError
-from diffcredit.ledger import Entry, Evaluation, Ledger, NonDeterminism, PropertyRecord, RecipeRecord, Value
+from diffcredit.ledger import (
+    ChangedRecord,
+    Entry,
+    Evaluation,
+    Ledger,
+    NonDeterminism,
+    PropertyRecord,
+    RecipeRecord,
+    Value,
+)
 from diffcredit.proofs.rows import next_hash
 
 OpenLedger = Callable[[], Ledger]
@@ -232,6 +241,64 @@ def check_the_chain_is_the_same_everywhere(open_ledger: OpenLedger) -> None:
         _expect(UserError, ["unheard"], lambda: ledger.audit("unheard"))
 
 
+def check_changed_rows_are_refused_by_all_readers_and_writers(open_ledger: OpenLedger) -> None:
+    """And another study's are not."""
+    with register(open_ledger()) as ledger:
+        ledger.register_study("other", {"contributors": ["e"]})
+        ledger.record(STUDY, RECIPE.name, evaluation())
+        _execute(ledger, "UPDATE property_values SET value = 0.75 WHERE id = 1")
+    with open_ledger() as ledger:
+        policy = Entry("policy", "policy", {}, "2026-01-31T12:00:00+00:00")
+        for action in (
+            lambda: ledger.settings(STUDY),
+            lambda: ledger.recipes(STUDY),
+            lambda: ledger.properties(STUDY),
+            lambda: ledger.entries(STUDY, "policy"),
+            lambda: ledger.evaluations(STUDY, RECIPE.name),
+            lambda: ledger.evaluations_since(STUDY, RECIPE.name, 0),
+            lambda: ledger.done(STUDY, RECIPE.name, "0110", 0),
+            lambda: ledger.head(STUDY),
+            lambda: ledger.export(STUDY),
+            lambda: ledger.record(STUDY, RECIPE.name, evaluation("0001")),
+            lambda: ledger.enter(STUDY, policy, lambda known, evaluated: True),
+            lambda: ledger.register_recipe(STUDY, RECIPE),
+            lambda: ledger.register_property(STUDY, QUALITY),
+            lambda: ledger.register_study(STUDY, {}),
+        ):
+            words = ["the record was changed: row 6 (value of 'quality') is not as it was written; diffcredit verify"]
+            _expect(ChangedRecord, words, action)
+        assert ledger.audit(STUDY).problems == ("row 6 (value of 'quality') is not as it was written",)
+        assert ledger.settings("other") == {"contributors": ["e"]}
+        _execute(ledger, "UPDATE property_values SET value = 0.5 WHERE id = 1")
+        assert ledger.evaluations(STUDY, RECIPE.name) == [evaluation()]
+
+
+def check_rows_that_were_read_are_missed_where_they_are_gone(open_ledger: OpenLedger) -> None:
+    """Whoever has read the head notices that it is gone, and what was compared once is not read again."""
+    with register(open_ledger()) as ledger:
+        ledger.record(STUDY, RECIPE.name, evaluation("0001"))
+        assert ledger.head(STUDY).number == 7
+        _execute(ledger, "UPDATE property_values SET value = 0.75 WHERE id = 1")
+        assert ledger.evaluations(STUDY, RECIPE.name) == [evaluation("0001")]
+        _execute(ledger, "DELETE FROM property_values WHERE id = 2", "DELETE FROM chain WHERE number = 7")
+        for _ in range(2):
+            words = ["row 7 of the chain is not what it was when it was last read"]
+            _expect(ChangedRecord, words, lambda: ledger.evaluations(STUDY, RECIPE.name))
+
+
+def check_what_is_returned_is_the_callers_own(open_ledger: OpenLedger) -> None:
+    with register(open_ledger()) as ledger:
+        ledger.record(STUDY, RECIPE.name, evaluation())
+        for _ in range(2):
+            (found,) = ledger.evaluations(STUDY, RECIPE.name)
+            assert found == evaluation()
+            found.numerics["device"] = found.seconds["training"] = found.versions["torch"] = "mine"
+            assert ledger.recipes(STUDY) == [RECIPE]
+            ledger.recipes(STUDY)[0].settings["data"]["resolution"] = 64
+            assert ledger.settings(STUDY) == {"contributors": ["a", "b", "c", "d"]}
+            ledger.settings(STUDY)["contributors"].append("e")
+
+
 def check_entries_are_added_where_their_check_agrees(open_ledger: OpenLedger) -> None:
     """An entry is added, skipped or refused by its check, and knows whether it came before any evaluation."""
     first = Entry("policy", "policy", {"r": "0.3", "mix": {"a": 1}}, "2026-01-31T12:00:00+00:00")
@@ -373,6 +440,13 @@ def check_current_claims_are_listed(open_ledger: OpenLedger) -> None:
 LEDGER_CHECKS: tuple[Callable[[OpenLedger], None], ...] = tuple(
     check for name, check in list(vars().items()) if name.startswith("check_")
 )
+
+
+def _execute(ledger: Ledger, *statements: str) -> None:
+    """Change the database behind the ledger's back."""
+    with ledger._database.engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
 
 
 def _expect(kind: type[DiffcreditError], words: list[str], action: Callable[[], object]) -> None:

@@ -1,7 +1,10 @@
 """The records that a ledger holds: immutable, and made of JSON values; and how two settings differ."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from numbers import Real
 from typing import Any
 
 from diffcredit.ledger.purposes import PURPOSES
@@ -135,9 +138,21 @@ class Evaluation:
             raise ValueError(f"status {self.status!r}: must be one of {', '.join(STATUSES)}")
         if (self.error is None) != (self.status == "done"):
             raise ValueError("a failed evaluation has an error, a done one has none")
+        for stamp in filter(None, (self.started, self.finished)):
+            _check_time(stamp)
+        for stage, seconds in self.seconds.items():
+            if not isinstance(seconds, Real) or not math.isfinite(seconds):
+                raise ValueError(f"seconds of {stage}: {seconds!r} is no number")
         names = [value.property for value in self.values]
         if len(set(names)) < len(names):
             raise ValueError(f"coalition {self.coalition}: one property has two values in {names}")
+
+
+def _check_time(stamp: str) -> None:
+    try:
+        datetime.fromisoformat(stamp).timestamp()
+    except (TypeError, ValueError, OverflowError, OSError) as error:  # the last two: too long ago
+        raise ValueError(f"{stamp!r} is no time by ISO 8601") from error
 
 
 def differences(old: Any, new: Any, key: str = "") -> list[str]:

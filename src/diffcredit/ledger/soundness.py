@@ -19,10 +19,10 @@ MOST_DAMAGES = 20  # reported of a file
 
 # as queries find them, by the session's search path
 _POSTGRES = text(
-    "SELECT name, relkind, relrowsecurity, relhasrules, "
-    "EXISTS (SELECT FROM pg_trigger WHERE tgrelid = oid AND NOT tgisinternal) AS has_trigger, "
-    "EXISTS (SELECT FROM pg_inherits WHERE inhparent = oid) AS has_heirs "
-    "FROM unnest(CAST(:names AS text[])) AS name JOIN pg_class ON oid = to_regclass(name) ORDER BY name"
+    "SELECT name, relkind, relrowsecurity, EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) AS has_rule, "
+    "EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS has_trigger, "
+    "EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AS has_heirs "
+    "FROM unnest(CAST(:names AS text[])) AS name JOIN pg_class AS c ON c.oid = to_regclass(name) ORDER BY name"
 )
 
 
@@ -65,7 +65,7 @@ def _on_server(connection: Connection) -> tuple[set[str], list[str]]:
         present.add(row.name)
         if row.relkind not in ("r", b"r"):
             problems.append(f"{row.name} is no plain table")
-        elif row.relhasrules:
+        elif row.has_rule:
             problems.append(f"the table {row.name} has a rule")
         if row.relrowsecurity:
             problems.append(f"the table {row.name} has row-level security")
