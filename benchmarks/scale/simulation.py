@@ -167,7 +167,8 @@ class SimulatedStudy(Study):
                 ledger.register_property(self.name, PropertyRecord(prop, {"name": prop}, higher_is_better=True))
 
     def ledger(self, *, create: bool = True) -> TimedLedger:
-        ledger = TimedLedger.open(self.config.ledger or self.folder / "ledger.db", create=create)
+        place = self.config.ledger or self.folder / "ledger.db"
+        ledger = TimedLedger.open(place, create=create, readings=self._readings)
         ledger.clocks = self.clocks
         return ledger
 

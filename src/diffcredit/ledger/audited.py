@@ -282,11 +282,11 @@ def read_study(
 def _read_whole(connection: Connection, name: str, seen: Seen) -> AuditedStudy:
     stored.scan_tables(connection)
     present, disguised, missing = tables_of(connection)
-    study = AuditedStudy(name, 0 if missing else study_key(connection, name))
-    study.problems = [*disguised, *missing, *damages(connection)]
-    if not missing and tables.chain.name not in present:
+    study, broken = AuditedStudy(name, 0 if missing else study_key(connection, name)), missing or damages(connection)
+    study.problems = [*disguised, *broken]
+    if not broken and tables.chain.name not in present:
         raise UserError("is of an older schema without a chain to compare its rows with; diffcredit run adds it")
-    if not missing:
+    if not broken:  # in a damaged file, the rows of a table may never end
         kinds = {kind for kind, table in TABLES.items() if table.name in present}
         links = stored.stored_links(connection, study.key, 1)
         study.compare(links, _rows(connection, study, dict.fromkeys(kinds, LOWEST)), seen)

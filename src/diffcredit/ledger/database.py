@@ -227,6 +227,7 @@ def prepare_sqlite(engine: Engine) -> None:
         connection.execute(f"PRAGMA busy_timeout = {1000 * LOCKED}")
         switch_to_wal(connection)
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")  # a stranger's schema calls no function with side effects
 
     @engine_event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
