@@ -1,81 +1,123 @@
-"""The pages of a Parquet file, before anything is decoded: how large they will be, and that they say what they mean.
+"""The footer and the pages of a Parquet file, before anything is decoded: how large its pages will be, and that they
+say what they mean.
 
-A Parquet library decodes whatever a page's header states, and pyarrow does not show these headers. They are written in
-Thrift's compact protocol (https://github.com/apache/parquet-format, ``PageHeader``).
+A Parquet library decodes whatever a page's header states. pyarrow does not show these headers, and ends the process
+where the footer names a codec that it does not know. Both are written in Thrift's compact protocol
+(https://github.com/apache/parquet-format, ``parquet.thrift``).
 """
 
 from collections.abc import Iterator
 from typing import Any
 
+MAGIC = b"PAR1"
+LARGEST_FOOTER = 1_000_000  # bytes
+WRITER = b"parquet-cpp-arrow"  # for others, pyarrow reads beyond what a file states, to work round their errors
+CODECS = (0, 1)  # none, and Snappy, which unpacks to at most about twenty times its size
 # where a text is at most as long as what is in its page: plain, or an index into a dictionary
 ENCODINGS = {0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 8: "RLE_DICTIONARY"}
-CODECS = ("SNAPPY", "UNCOMPRESSED")  # unpack to at most about twenty times their size
-WRITER = "parquet-cpp-arrow"  # for others, pyarrow reads beyond what a file states, to work round their errors
-UNPACKED, PACKED, HEADERS = 2, 3, (5, 7, 8)  # fields of a page's header
-ENCODING = {5: 2, 7: 2, 8: 4}  # the field of its encoding, by kind of header
+
+# the numbers of fields: of the file, of a group of rows, of a column in it, of that column's description
+ROW_GROUPS, CREATED_BY = 4, 6
+COLUMNS = 1
+ELSEWHERE, DESCRIPTION = 1, 3
+CODEC, PACKED_SIZE, DATA, DICTIONARY = 4, 7, 9, 11
+# of a page's header, and of its parts: the number of the field in which each has its encoding
+UNPACKED, PACKED = 2, 3
+ENCODING = {5: 2, 7: 2, 8: 4}
+
+Struct = dict[int, Any]
 
 
-def check_pages(content: bytes, metadata: Any, most: int) -> None:
-    """Raise ValueError unless the pages of all columns unpack to at most ``most`` bytes, by means that cannot unpack to
-    more. ``metadata`` is pyarrow's of the file."""
-    if not str(metadata.created_by).startswith(WRITER):
-        raise ValueError(f"written by {str(metadata.created_by)[:40]!r}; {WRITER} is accepted")
+def check_pages(content: bytes, most: int) -> None:
+    """Raise ValueError unless a file's pages unpack to at most ``most`` bytes, by means that cannot unpack to more."""
+    footer = _footer(content)
+    if not footer[CREATED_BY].startswith(WRITER):
+        raise ValueError(f"written by {footer[CREATED_BY][:40]!r}; {WRITER.decode()} is accepted")
     unpacked = 0
-    for group in range(metadata.num_row_groups):
-        for column in map(metadata.row_group(group).column, range(metadata.num_columns)):
-            if column.compression not in CODECS:
-                raise ValueError(f"a column packed by {column.compression}; {' or '.join(CODECS)} is accepted")
-            for page in _pages(content, column):
+    for group in footer[ROW_GROUPS]:
+        for column in group[COLUMNS]:
+            if ELSEWHERE in column:
+                raise ValueError("a column that is in another file")
+            for page in _pages(content, column[DESCRIPTION]):
                 unpacked += page[UNPACKED]
                 if unpacked > most:
                     raise ValueError(f"its pages unpack to more than {most:,} bytes, the most that is accepted")
 
 
-def _pages(content: bytes, column: Any) -> Iterator[dict[int, Any]]:
+def _footer(content: bytes) -> Struct:
+    size = int.from_bytes(content[-8:-4], "little")
+    if content[:4] != MAGIC or content[-4:] != MAGIC or size > len(content) - 12:
+        raise ValueError("no Parquet file")
+    if size > LARGEST_FOOTER:
+        raise ValueError(f"a footer of more than {LARGEST_FOOTER:,} bytes")
+    return _struct(content, len(content) - 8 - size)[0]
+
+
+def _pages(content: bytes, column: Struct) -> Iterator[Struct]:
     """Yield the headers of a column's pages, as pyarrow finds them."""
-    place = column.data_page_offset
-    first = column.dictionary_page_offset
-    if column.has_dictionary_page and first is not None and 0 < first < place:
-        place = first
-    end = place + column.total_compressed_size
+    if column[CODEC] not in CODECS:
+        raise ValueError(f"a column packed by codec {column[CODEC]}; Snappy or none is accepted")
+    place = column[DATA]
+    if 0 < column.get(DICTIONARY, 0) < place:
+        place = column[DICTIONARY]
+    end = place + column[PACKED_SIZE]
     if not 0 < place <= end <= len(content):
         raise ValueError("a column lies outside the file")
     while place < end:
         page, place = _struct(content, place)
         if min(page[UNPACKED], page[PACKED]) < 0:
             raise ValueError("a page of a negative size")
-        for kind in HEADERS:
-            encoding = page[kind][ENCODING[kind]] if kind in page else 0
+        for part, number in ENCODING.items():
+            encoding = page[part][number] if part in page else 0
             if encoding not in ENCODINGS:
                 raise ValueError(f"a page of encoding {encoding}; {', '.join(ENCODINGS.values())} are accepted")
         yield page
         place += page[PACKED]
 
 
-def _struct(content: bytes, place: int) -> tuple[dict[int, Any], int]:
+def _struct(content: bytes, place: int) -> tuple[Struct, int]:
     """Return the fields of a Thrift struct by their numbers, and the place behind it."""
-    fields, number = {}, 0
+    fields: Struct = {}
+    number = 0
     while (head := content[place]) != 0:
         place += 1
-        step, kind = head >> 4, head & 15
-        if step:
-            number += step
+        if head >> 4:
+            number += head >> 4
         else:
             number, place = _integer(content, place)
-        if kind in (1, 2):  # true, false
+        if number in fields:  # readers differ in what they make of it
+            raise ValueError(f"a field {number} that is there twice")
+        kind = head & 15
+        if kind in (1, 2):  # true and false have nothing behind their kind, except in a list
             fields[number] = kind == 1
-        elif kind == 3:
-            fields[number], place = content[place], place + 1
-        elif kind in (4, 5, 6):
-            fields[number], place = _integer(content, place)
-        elif kind == 8:
-            size, place = _varint(content, place)
-            place += size
-        elif kind == 12:
-            fields[number], place = _struct(content, place)
         else:
-            raise ValueError(f"a page's header with a field of type {kind}, which none has")
+            fields[number], place = _value(content, place, kind)
     return fields, place + 1
+
+
+def _value(content: bytes, place: int, kind: int) -> tuple[Any, int]:
+    """Return a value of a Thrift type, and the place behind it."""
+    if kind in (1, 2, 3):
+        return content[place], place + 1
+    if kind in (4, 5, 6):
+        return _integer(content, place)
+    if kind == 7:  # a real number, which nobody needs here
+        return None, place + 8
+    if kind == 8:
+        size, place = _varint(content, place)
+        return content[place : place + size], place + size
+    if kind in (9, 10):
+        size, kind, place = content[place] >> 4, content[place] & 15, place + 1
+        if size == 15:
+            size, place = _varint(content, place)
+        values = []
+        for _ in range(size):
+            value, place = _value(content, place, kind)
+            values.append(value)
+        return values, place
+    if kind == 12:
+        return _struct(content, place)
+    raise ValueError(f"a value of type {kind}, which a Parquet file does not have")
 
 
 def _integer(content: bytes, place: int) -> tuple[int, int]:
