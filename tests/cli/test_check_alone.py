@@ -56,7 +56,7 @@ def statement(tmp_path):
 def test_the_page_says_what_is_needed():
     (small,) = re.findall(r"^pip install (typer .*)$", PAGE, re.M)
     assert small.split() == ["typer", "pyyaml", "cryptography", "pillow", "numpy"]
-    assert "pip install --no-deps diffcredit" in PAGE
+    assert "pip install --no-deps ." in PAGE
 
 
 def test_a_statement_alone(statement, tmp_path):
