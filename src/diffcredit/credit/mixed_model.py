@@ -196,10 +196,15 @@ def misfit_p(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_m
     return {"misfit_p": float(fdtrc(freedom, replicates, ratio))}
 
 
-def with_parameters_of(other: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray) -> MixedModel:
-    """Fit all of the table with γ, δ, κ and λ of ``other``; σ² = S(λ)/ν is its own."""
+def with_parameters_of(
+    other: MixedModel, model: MixedModel, table: GameTable, nuisance: FloatArray, proxies: FloatArray
+) -> MixedModel:
+    """Fit all of the table, as ``model`` does, with γ, δ, κ and λ of ``other``; σ² = S(λ)/ν is its own."""
     size_model, ridge = other.size_model, other.components.ridge
-    modulated, regression = _regression(table, nuisance, proxies, size_model)
+    if size_model == model.size_model:
+        modulated, regression = model.modulated, model.regression
+    else:
+        modulated, regression = _regression(table, nuisance, proxies, size_model)
     spectrum = regression.spectrum
     shrunk = spectrum.scores(table.values) ** 2 * ridge / (ridge + spectrum.information)
     squares = float(shrunk.sum()) + spectrum.unexplained(table.values) + _scatter(table, size_model)

@@ -95,7 +95,7 @@ def fit_with_outliers(table: GameTable, controls: ControlVariates) -> OutlierFit
         rows.append(worst.row)
         extended = _with_indicator_game(controls, table, worst.row)
         other, others_nuisance = fit(extended)
-        judged = with_parameters_of(other, table, nuisance, controls.proxies)
+        judged = with_parameters_of(other, model, table, nuisance, controls.proxies)
         degrees = noise_degrees(table, judged.components.freedom)[worst.row]
         worst = residual_of(judged, table.values, worst.row, degrees)
         p = worst.p if p is None else p

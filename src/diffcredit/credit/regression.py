@@ -87,17 +87,23 @@ class Regression:
         """Minimise ‖√w(y − nuisance − xβ)‖² + ridge·‖β‖²; with a ridge of 0, take the shortest β."""
         return RidgeFit(self, ridge)
 
-    def inverse(self, ridge: float) -> FloatArray:
-        """Return (G + λI)⁻¹, G the Gram matrix. A small ridge would inflate directions that are rounding, so it takes
+    def slopes(self, ridge: float) -> FloatArray:
+        """Return A (n, m): the slopes are A √w·y. A small ridge would inflate directions that are rounding, so it takes
         the spectrum, which leaves them out."""
+        z, tall = self.projected, _tall(self.projected)
         if "_eigen" in vars(self) or ridge < LEAST_RIDGE * np.trace(self.gram):
             squares, vectors = self._eigen
+            if tall:
+                return (vectors * (np.sqrt(squares) / (squares + ridge))) @ self.spectrum.left.T
             half = vectors / np.sqrt(squares + ridge)
-            return half @ half.T
+            return z.T @ (half @ half.T)
         factored, inverted = get_lapack_funcs(("potrf", "potri"), (self.gram,))
-        factor, _ = factored(self.gram + ridge * np.eye(len(self.gram)), lower=1)
-        lower = np.tril(inverted(factor, lower=1)[0])
-        return lower + np.tril(lower, -1).T
+        inverse = np.array(self.gram, order="F")  # in place from here on, since it may be large
+        inverse[np.diag_indices_from(inverse)] += ridge
+        inverse, _ = inverted(factored(inverse, lower=1, overwrite_a=1)[0], lower=1, overwrite_c=1)
+        inverse = np.tril(inverse)
+        inverse += np.tril(inverse, -1).T
+        return inverse @ z.T if tall else z.T @ inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +116,7 @@ class RidgeFit:
     @cached_property
     def linear_map(self) -> FloatArray:
         """L (n, m): the slopes are L y. L annihilates the nuisance regressors."""
-        z, inverse = self.regression.projected, self.regression.inverse(self.ridge)
-        slopes = inverse @ z.T if _tall(z) else z.T @ inverse  # of √w·y
+        slopes = self.regression.slopes(self.ridge)
         slopes *= self.regression.root
         return slopes
 
