@@ -2,6 +2,7 @@
 
     python -m benchmarks scale
     python -m benchmarks.scale.measure --evaluations 10000
+    python -m benchmarks.scale.shapes
 
 A study of 20 contributors and three properties is run as ``diffcredit run`` would (schedule, looks at the credits,
 claims, ledger with its chain), with simulated workers: see :mod:`benchmarks.scale.simulation`. Ledgers lie in memory

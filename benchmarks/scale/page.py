@@ -73,7 +73,10 @@ busy where an evaluation takes {WORKERS * each / 1000:.1f} s or more; by the clo
 
 
 def _sections(results: Mapping[str, Any]) -> list[str]:
-    sections = [_spent(results), _commands(results), _disk(results)]
+    sections = [_spent(results), _commands(results)]
+    if "shapes" in results:
+        sections.append(_shapes(results))
+    sections.append(_disk(results))
     if "postgres" in results:
         sections.append(_server(results))
     if "two drivers" in results:
@@ -130,6 +133,29 @@ def _commands(results: Mapping[str, Any]) -> str:
         power = f"{exponent(counts, seconds):.2f}" if len(counts) > 1 else ""
         lines.append(f"| {name} | " + " | ".join(f"{each:.1f}" for each in seconds) + f" | {power} |")
     lines += ["", "Where a command's start is most of its time, the exponent says little of what is to come.", ""]
+    return "\n".join(lines)
+
+
+def _shapes(results: Mapping[str, Any]) -> str:
+    lines = [
+        "| contributors | evaluations | command | s by the clock | s of CPU | MB of memory |",
+        "| ---: | ---: | --- | ---: | ---: | ---: |",
+    ]
+    for shape in results["shapes"]:
+        for name in ("credits", "status"):
+            cost = shape[name]
+            lines.append(
+                f"| {shape['contributors']:,} | {shape['evaluations']:,} | `{name}` | {cost['seconds']:.1f} "
+                f"| {cost['cpu']:.1f} | {cost['memory'] / 1e6:,.0f} |"
+            )
+    least = min(shape["correlation"] for shape in results["shapes"])
+    lines += [
+        "",
+        "These ledgers (`python -m benchmarks.scale.shapes`) hold additive games of three properties. A command is a "
+        "process of its own, and others shared the machine, which stretches the clock by as much as they take. The "
+        f"credits correlate with the games' own at {least:.2f} or more.",
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -4,11 +4,15 @@ import json
 from pathlib import Path
 
 import benchmarks.scale.measure as measure
+import benchmarks.scale.shapes as shapes
 import numpy as np
 import pytest
 from benchmarks.scale.drive import drive
 from benchmarks.scale.page import exponent, page
+from benchmarks.scale.shapes import of_command, write_ledger
 from benchmarks.scale.simulation import CONTRIBUTORS, PROPERTIES, SimulatedStudy, game, true_credits, write_study
+
+from diffcredit.study.study import Study
 
 HERE = Path(measure.__file__).parent
 
@@ -43,6 +47,22 @@ def test_a_small_run(tmp_path):
         assert ledger.audit("scale").problems == ()
     for prop, credits in study.credits().items():
         assert np.corrcoef(credits.values, true_credits(prop))[0, 1] > 0.8
+
+
+def test_a_small_shape_has_its_games_credits(tmp_path, monkeypatch):
+    """Fewer evaluations than contributors, and more than the size model is fitted to."""
+    monkeypatch.setenv("DIFFCREDIT_NOTES", str(tmp_path / "notes"))
+    for contributors, evaluations, least in ((60, 50, 0.5), (40, 1300, 0.95)):
+        file = write_ledger(tmp_path / str(contributors), contributors, evaluations)
+        study = Study.load(file)
+        assert next(study.schedule().pending(), None) is None
+        for prop, credits in study.credits().items():
+            own = shapes.true_credits(prop, contributors)
+            assert np.corrcoef(credits.values, own)[0, 1] > least
+            covered = abs(credits.help() - (own - own.mean())) < credits.contrast_half_width
+            assert covered.mean() > 0.8
+    for name in shapes.COMMANDS:
+        assert of_command(name, file)["memory"] > 0
 
 
 def test_exponents():
