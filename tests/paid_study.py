@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from diffcredit.study.entered import enter_stated
+from diffcredit.study.manifest import enter_images, enter_terms
+from diffcredit.study.published import publish
 from diffcredit.study.study import Study
 from tiny_study import changed, images_of, write_study
 from validated_study import additive, enter, record
@@ -57,4 +59,14 @@ def evaluated(
         enter(ledger, study.recipe, games, ["heldout_loss"])
     while tasks := list(study.schedule().pending()):
         record(study.recipe, tasks, games, lower=["heldout_loss"])
+    return file
+
+
+def published(file: Path) -> Path:
+    """Enter what a run enters beside evaluations, and publish the credits."""
+    study = Study.load(file)
+    with study.ledger() as ledger:
+        enter_images(study, ledger, study.contributions)
+        enter_terms(study, ledger)
+    publish(study)
     return file

@@ -43,7 +43,7 @@ TRAINED = {  # names that hold a hash of weights or images of trained models
     "whole": ["reweighting-"],
     "influence": ["gradients/gram-"],
     "sparse soup": ["contributors/"],
-    "text": ["conditional-", "surrogate-"],
+    "text": ["conditional-"],
 }
 UNTRAINED = ("properties", "whole", "influence", "lora", "from_scratch")
 """Cases whose coalitions start from weights that no CPU trained."""

@@ -105,9 +105,8 @@ def test_noise_is_warned_of_by_the_pilot_and_then_by_the_evaluations(tmp_path):
                 Value("colourfulness", float(signal(np.array([member == "1" for member in coalition])))),
             )
             seed = PILOT_REPLICATE + replicate
-            ledger.record(
-                "tiny", "sparsified", Evaluation(coalition, seed, "pilot", "done", values, *[None, {}, {}, *"   "])
-            )
+            rest = None, {}, {}, "somebody", *["2026-01-01T00:00:00+00:00"] * 2
+            ledger.record("tiny", "sparsified", Evaluation(coalition, seed, "pilot", "done", values, *rest))
     by_pilot, study = Study.load(few), Study.load(write_study(many.parent, {"stop.evaluations": 40}))
     sizes = [task.coalition.count("1") for task in study.schedule().coalitions()]
     for name, credits in study.credits().items():

@@ -153,7 +153,9 @@ def test_a_study_with_house_images(tmp_path):
     assert recipe["data"]["images"] == {"ada": 6, "bob": 6, "cem": 6}
     assert recipe["data"]["house"] == 5
     study = changed_file(tmp_path, reference="untrained")
-    with pytest.raises(UserError, match="the untrained network is not evaluated yet"):
+    with pytest.raises(
+        UserError, match=r'reference \(absent\) → "untrained" \(in the ledger → stated now\).* run enter'
+    ):
         study.credits()
     assert [each.key for each in run_here(file)] == [("000", 3_000_000)]
     untrained = study.recipe.retraining.start.untrained(derive_seed(0, "untrained"))

@@ -1,6 +1,4 @@
-"""Surrogates in a study file: prepared once, kept, corrected by evaluations, and never in the ledger."""
-
-import json
+"""Surrogates in a study file: prepared once, their values in the ledger, corrected by evaluations."""
 
 import numpy as np
 import pytest
@@ -9,9 +7,12 @@ import yaml
 
 from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
+from diffcredit.execution import InProcess
+from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import Evaluation, Value
 from diffcredit.report.composing import write_results
 from diffcredit.study.crediting import estimate_all
+from diffcredit.study.manifest import enter_terms
 from diffcredit.study.study import Study
 from diffcredit.testing.games import brute_force_shapley, learning
 from test_architecture import HEAVY, RUN, loaded
@@ -28,15 +29,22 @@ def surrogate_study(tmp_path_factory):
         "properties": CONFIG["properties"],
         "surrogates": [{"name": name, "coalitions": coalitions} for name, coalitions in ASKED.items()],
     }
-    run_here(write_small(folder, {**changes, "stop.evaluations": 10}, "a b c d e f"))
-    Study.load(folder).credits()
+    with limited_threads(1):
+        Study.load(write_small(folder, {**changes, "stop.evaluations": 10}, "a b c d e f")).run(InProcess())
     return folder
 
 
 def kept(folder):
-    """The surrogates' files: by surrogate and property, the values."""
-    found = [json.loads(file.read_text()) for file in (folder / "results/models").glob("surrogate-*.json")]
-    return {(each["surrogate"], each["property"]): each["values"] for each in found}
+    """The surrogates' entries: by surrogate and property, the values."""
+    found = {}
+    study = Study.load(folder)
+    with study.ledger(create=False) as ledger:
+        for each in (entry.content for entry in ledger.entries(study.name, "surrogate")):
+            values = found.setdefault((each["surrogate"], each["property"]), each["values"])
+            assert values is each["values"] or not values.keys() & each["values"].keys(), "each is entered once"
+            if values is not each["values"]:
+                values |= each["values"]
+    return found
 
 
 def test_each_is_measured_for_each_property_of_images(surrogate_study):
@@ -227,26 +235,32 @@ def test_a_property_that_fails_on_a_surrogates_images_is_an_error_with_both_name
         run_here(file)
 
 
-def test_only_a_run_prepares_them_and_the_ledger_knows_nothing_of_them(tmp_path):
-    """Where they were added after the evaluations, credits say so and wait for the next run."""
+def test_only_a_run_prepares_them(tmp_path):
+    """Where they were added after the evaluations, the ledger must have that first; then credits wait for them."""
     run_here(write_small(tmp_path))
     before, recorded = files_below(tmp_path / "results"), recorded_values(tmp_path)
     plain = Study.load(tmp_path).credits()["colourfulness"]
     assert Study.load(tmp_path).surrogates.known("colourfulness", np.ones((2, 3), dtype=bool)) == []
     file = write_small(tmp_path, {"surrogates": ["pools"]})
-    with pytest.warns(DiffcreditWarning, match=r"surrogates \(pools\): not measured yet"):
+    with pytest.raises(UserError, match=r'surrogates \(absent\) → \[{"name":"pools"}\] .* have diffcredit run enter'):
+        Study.load(file).credits()
+    study = Study.load(file)
+    with study.ledger() as ledger:  # as an interrupted run does
+        enter_terms(study, ledger)
+    with pytest.warns(DiffcreditWarning, match=r"surrogates \(pools\): not measured at all coalitions yet"):
         credits = Study.load(file).credits()["colourfulness"]
     np.testing.assert_array_equal(credits.values, plain.values)
     Study.load(file).schedule().catch_up()
     assert files_below(tmp_path / "results") == before
-    with pytest.warns(DiffcreditWarning, match=r"surrogates \(pools\): not measured yet"):
+    with pytest.warns(DiffcreditWarning, match=r"surrogates \(pools\): not measured at all coalitions yet"):
         write_results(Study.load(file), retrain=False)
     made = files_below(tmp_path / "results/models") - {name.removeprefix("models/") for name in before}
     # images of the base model and of contributors, nothing trained
     assert sorted(name.partition("-")[0] for name in made) == ["generated", "thumbnails"]
     report = (tmp_path / "results/report.html").read_text(encoding="utf-8")
     assert "These surrogates are not measured yet: pools. The credits are those of the evaluations alone." in report
-    assert run_here(file) == []
+    with limited_threads(1):
+        assert Study.load(file).run(InProcess()).evaluations == ()
     assert "anchor_1" in Study.load(file).credits()["colourfulness"].diagnostics
     assert recorded_values(tmp_path) == recorded
 

@@ -57,8 +57,18 @@ def values_of(folder, properties, source=None):
     if source is None:
         source = Counted()
         source.prepare(material(folder))
-    files = {prop.name: folder / f"{prop.name}.json" for prop in properties}
-    return SurrogateValues("real_data", files, lambda: (source, properties, Extractors()), silent), source
+    return kept_in(folder, [prop.name for prop in properties], lambda: (source, properties, Extractors())), source
+
+
+def kept_in(folder, names, load):
+    """Values that are kept in files, as a study keeps them."""
+    files = {name: folder / f"{name}.json" for name in names}
+    known = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+
+    def keep(name, values):
+        files[name].write_text(json.dumps(values))
+
+    return SurrogateValues("real_data", names, known, keep, load, silent)
 
 
 def test_one_set_of_images_for_all_properties_and_each_coalition_once(tmp_path):
@@ -76,8 +86,7 @@ def test_kept_values_need_neither_surrogate_nor_properties(tmp_path):
     def never():
         raise AssertionError("everything is kept")
 
-    files = {name: tmp_path / f"{name}.json" for name in ("brightness", "loss")}
-    again = SurrogateValues("real_data", files, never, silent)
+    again = kept_in(tmp_path, ["brightness", "loss"], never)
     assert again.stands_in_for("brightness")
     assert not again.stands_in_for("loss")
     assert not again.stands_in_for("beauty")  # nobody's property
@@ -114,7 +123,7 @@ def test_what_was_measured_before_an_interruption_is_kept(tmp_path):
     values, _ = values_of(tmp_path, [Brightness()], source)
     with pytest.raises(KeyboardInterrupt):
         values.game("brightness")(ROWS)
-    kept = json.loads((tmp_path / "brightness.json").read_text())["values"]
+    kept = json.loads((tmp_path / "brightness.json").read_text())
     assert kept == {"1000": by_hand(ROWS[0]), "1010": by_hand(ROWS[1])}
 
 

@@ -8,6 +8,7 @@ from scipy.stats import spearmanr
 from diffcredit.coalitions import make_design
 from diffcredit.credit import estimate
 from diffcredit.errors import UserError
+from diffcredit.study.manifest import enter_terms
 from diffcredit.study.study import Study
 from diffcredit.validation.compare import compare_studies, comparison_csv, difference_half_width
 from diffcredit.validation.data import ValidationData
@@ -152,6 +153,9 @@ def test_another_reference_is_another_level_alone(small, tmp_path):
     other = shutil.copytree(small, tmp_path / "other")
     with (other / "study.yaml").open("a", encoding="utf-8") as file:
         file.write("reference: {colourfulness: 5}\n")
+    study = Study.load(other)
+    with study.ledger() as ledger:
+        enter_terms(study, ledger)
     found = compare_studies(str(small), str(other))
     assert found.differing == ('reference "untrained" → {"colourfulness":5.0}',)
     (differences,) = [{round(row.b.value - row.a.value, 9) for row in each.rows} for each in found.properties]

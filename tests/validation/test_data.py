@@ -228,7 +228,7 @@ def surrogates(weights, properties=("heldout_loss",)):
     return SimpleNamespace(
         names=("pools", "real_data"),
         ready=lambda: True,
-        when_ready=lambda: None,
+        when_ready=lambda evaluations: None,
         standing_in=lambda prop: ["pools"] if prop in properties else [],
         known=lambda prop, coalitions: [KnownSurrogate(coalitions @ weights, weights)] if prop in properties else [],
     )

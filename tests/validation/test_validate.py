@@ -133,7 +133,7 @@ def test_a_surrogate_that_is_the_game_needs_no_evaluations(folder):
     vars(data.study)["surrogates"] = SimpleNamespace(
         names=tuple(known),
         ready=lambda: True,
-        when_ready=lambda: None,
+        when_ready=lambda evaluations: None,
         standing_in=lambda prop: list(known) if prop == "heldout_loss" else [],
         known=lambda prop, coalitions: (
             [KnownSurrogate(coalitions @ each, each) for each in known.values()] if prop == "heldout_loss" else []
@@ -157,7 +157,8 @@ def test_a_study_without_surrogates_has_no_such_part(folder):
     for asked in (PARTS["surrogates"].work, PARTS["surrogates"].result):  # before anything is retrained for it
         with pytest.raises(UserError, match="the study file names no surrogates"):
             asked(data)
-    vars(data.study)["surrogates"] = SimpleNamespace(names=("pools",), ready=lambda: False, when_ready=lambda: None)
+    without = SimpleNamespace(names=("pools",), ready=lambda: False, when_ready=lambda evaluations: None)
+    vars(data.study)["surrogates"] = without
     for asked in (PARTS["surrogates"].work, PARTS["surrogates"].result):
         with pytest.raises(UserError, match="pools: not measured yet; diffcredit run does that"):
             asked(data)

@@ -57,9 +57,13 @@ class ConditionalShapley(Crediting):
             given, images = evidence.contributions, evidence.generated
             surrogate.prepare(Material(given, sampling, folder, evidence.progress, lambda: model, lambda: images))
             # images are expensive and cached; values are measured again, since the property may have changed
-            files = {prop.name: Path(temporary) / "values.json"}
             values = SurrogateValues(
-                self.name, files, lambda: (surrogate, [prop], evidence.extractors), evidence.progress
+                self.name,
+                [prop.name],
+                {},
+                lambda name, measured: None,
+                lambda: (surrogate, [prop], evidence.extractors),
+                evidence.progress,
             )
             seed = derive_seed(evidence.seed, "surrogates")
             return own_credits(values.game(prop.name), given.n, self.coalitions, seed).values

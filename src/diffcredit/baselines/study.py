@@ -16,8 +16,9 @@ from diffcredit.baselines.registry import one_number_each
 from diffcredit.baselines.selection import possible_baselines, warn_left_out
 from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.threads import limited_threads
-from diffcredit.ledger import PropertyRecord
+from diffcredit.ledger import ChangedRecord, PropertyRecord
 from diffcredit.study.identity import generated_identity
+from diffcredit.study.manifest import enter_file, is_entered
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
 from diffcredit.util.plugins import settings_of
@@ -65,8 +66,17 @@ def run_baselines(study: "Study", wanted: Sequence[Mapping[str, Any]] = ()) -> l
 
 
 def kept_baselines(study: "Study") -> list[StudyBaseline]:
-    """Return the baselines that earlier runs computed for the study as it is now."""
-    results = [each for file in sorted((study.folder / "baselines").glob("*.json")) for each in _kept(file, study)[1]]
+    """Return the baselines that earlier runs computed for the study as it is now. Files that are not in the ledger's
+    manifest are left out with a warning, and changed ones refused."""
+    results, strange = [], []
+    for file in sorted((study.folder / "baselines").glob("*.json")):
+        if is_entered(study, file, file.read_bytes()):
+            results += _kept(file, study)[1]
+        else:
+            strange.append(file.name)
+    if strange:
+        said = f"{', '.join(strange)}: not in the ledger; left out, and entered by diffcredit baselines"
+        warnings.warn(said, DiffcreditWarning, stacklevel=2)
     order = {name: place for place, name in enumerate(BASELINES)}
     return sorted(results, key=lambda each: (order.get(each.found.method, len(order)), each.found.name))
 
@@ -89,8 +99,10 @@ def _of_method(
         file = study.folder / "baselines" / f"{name.rpartition(':')[2]}-{identity[:12]}.json"
         seen = [record.fingerprint, record.higher_is_better] if record else None
         made_from = fingerprint([settings_of(baseline, options), seen])
-        kept_from, kept = _kept(file, study)
-        if kept_from != made_from:
+        kept_from, kept = _usable(file, study)
+        if kept_from == made_from:
+            enter_file(study, file, file.read_bytes())  # it may be older than the manifest
+        else:
             try:
                 with limited_threads(study.config.threads):
                     found = baseline_credits(baseline, dataclasses.replace(evidence, prop=prop))
@@ -111,7 +123,9 @@ def _of_method(
                     for each in found
                 ],
             }
-            write_text(file, canonical_json(content))
+            text = canonical_json(content)
+            enter_file(study, file, text.encode())
+            write_text(file, text)
             kept = _read(content, study)
         results += kept
     if refused is not None and not results:
@@ -153,6 +167,17 @@ def helpfulness(credits: Sequence[float] | FloatArray, higher_is_better: bool) -
 
 def _identity(study: "Study") -> str:
     return generated_identity(study.prepared.base_identity, study.config.sampling)
+
+
+def _usable(file: Path, study: "Study") -> tuple[str | None, list[StudyBaseline]]:
+    """Return :func:`_kept` of a file that is as it was entered in the ledger; of a changed one, nothing."""
+    try:
+        if file.exists():
+            is_entered(study, file, file.read_bytes())
+    except ChangedRecord as error:
+        warnings.warn(f"{error}: it is computed anew", DiffcreditWarning, stacklevel=4)
+        return None, []
+    return _kept(file, study)
 
 
 def _kept(file: Path, study: "Study") -> tuple[str | None, list[StudyBaseline]]:

@@ -52,6 +52,7 @@ def measure(
     """Measure a property on a study's finished evaluations, without retraining where they were kept."""
     from diffcredit.cli.credit_tables import print_results
     from diffcredit.report.composing import write_results
+    from diffcredit.study.published import publish
     from diffcredit.study.reevaluate import measure_kept, measure_retrained, outlook, try_new
     from diffcredit.study.workers import make_executor
 
@@ -84,6 +85,7 @@ def measure(
             say(_cost_message(loaded, found))
         if loaded.surrogates.names:
             loaded.surrogates.prepare()
+        publish(loaded)
         try:
             tables = write_results(loaded, retrain=False)
         except UserError as error:  # too few evaluations yet
@@ -117,6 +119,8 @@ def with_properties(study: "Study", wanted: list[str]) -> "tuple[Study, list[str
         config = study.config.model_copy(update={"properties": (*study.config.properties, *sections)})
         study = type(study)(config, study.file, study.progress)
         added = [prop.name for prop in build_properties(study.config, study.file)[len(there) :]]
+        retired = tuple(name for name in config.retired if name not in added)
+        study = type(study)(config.model_copy(update={"retired": retired}), study.file, study.progress)
     return study, [*names, *added] or there, dict(zip(added, items, strict=True))
 
 
@@ -171,6 +175,7 @@ def retire(study: "Study", name: str) -> None:
     """Take a property out of the study file and, if the ledger has it, list it as retired there."""
     from diffcredit.ledger import NoLedger
     from diffcredit.study.config import parse_config
+    from diffcredit.study.manifest import enter_terms
     from diffcredit.study.recorded import described
     from diffcredit.util.artifacts import canonical_json
     from diffcredit.util.yamlfile import parse_yaml, with_item, without_item
@@ -200,6 +205,10 @@ def retire(study: "Study", name: str) -> None:
         _edit(file, edited)
     except (ValueError, OSError) as error:
         raise UserError(f"{file}: cannot be changed ({error}); take {name} out of its properties by hand") from None
+    changed = type(study).load(file)
+    with suppress(NoLedger), changed.ledger(create=False) as ledger:
+        if changed.name in ledger.studies():
+            enter_terms(changed, ledger)
     say(f"{name}: taken out of {file}; its values stay in the ledger, and the next report leaves it out")
 
 

@@ -1,5 +1,6 @@
 """``diffcredit verify``: check that a study's ledger is unchanged."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from diffcredit.cli.console import Bars, say, stopping_gently
 from diffcredit.cli.options import StudyArgument, WorkersOption
 from diffcredit.cli.signing import SignedByOption
-from diffcredit.errors import DiffcreditError, UserError
+from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.util.sanitize import last_line, shortened, single_line
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def verify(
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
         verify_chain(loaded, head)
+        verify_manifest(loaded)
         verify_payouts(loaded)
         verify_anchors(loaded)
         if signed_by is not None:
@@ -72,6 +74,20 @@ def verify_chain(study: "Study", head: str | None) -> None:
     if wanted is None:
         say("Keep the head outside this machine and pass it with --head: only that reveals rows removed from the end.")
     say(f"Head: {found.head}")
+
+
+def verify_manifest(study: "Study") -> None:
+    """Check that the study file, the files that results are read from, and the credits are those in the ledger."""
+    from diffcredit.study.manifest import check_files, check_terms
+    from diffcredit.study.published import published
+
+    check_terms(study)
+    if files := check_files(study):
+        say(f"{files:,} file{'s' * (files > 1)} of results, as entered in the ledger")
+    if when := published(study):
+        with warnings.catch_warnings(action="ignore", category=DiffcreditWarning):
+            study.credits()  # compares them
+        say(f"The credits that were published on {when[:10]} follow from the ledger.")
 
 
 def verify_payouts(study: "Study") -> None:

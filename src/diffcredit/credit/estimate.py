@@ -42,6 +42,8 @@ _OTHERS: dict[str, Callable[[GameTable, float], Credits]] = {
     "datamodel-lasso": datamodel_lasso,
 }
 DEFAULT = "shapley"
+ESTIMATOR = 1
+"""The version of the estimators: a higher one where the same table gives other credits than before."""
 METHODS = (DEFAULT, *_OTHERS)
 
 

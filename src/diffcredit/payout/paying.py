@@ -28,6 +28,7 @@ from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.works import Given, given_works
 from diffcredit.study.entered import enter_policy
 from diffcredit.study.policy import PolicySection, money, plain_text
+from diffcredit.study.published import publish
 from diffcredit.util.decimals import exactly
 from diffcredit.util.sanitize import shortened
 
@@ -83,6 +84,7 @@ def pay(
         )
         works = given_works(study, names)
         rows = tuple(_row(basis, i, earned, sure, opening[name], works[name]) for i, name in enumerate(names))
+        publish(study)
         # As late as can be: a payout that was interrupted before has fixed nothing.
         entered = enter_policy(study, ledger, basis.policy, basis.where)
         made = _payout(study, basis, entered, period, amount, sure, despite, rows, ledger)

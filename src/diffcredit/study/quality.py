@@ -23,6 +23,7 @@ from diffcredit.properties import Context
 from diffcredit.properties.heldout_loss import HeldoutLoss
 from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.study import identity
+from diffcredit.study.manifest import enter_file, is_entered
 from diffcredit.util.artifacts import canonical_json, read_json, write_text
 
 if TYPE_CHECKING:
@@ -101,14 +102,19 @@ def compare(study: "Study") -> list[Comparison]:
     if file is not None and not file.exists():
         with limited_threads(study.config.threads):
             comparisons = _compare(study)
-        write_text(file, canonical_json([dataclasses.asdict(comparison) for comparison in comparisons]))
+        text = canonical_json([dataclasses.asdict(comparison) for comparison in comparisons])
+        enter_file(study, file, text.encode())
+        write_text(file, text)
+    if file is not None:
+        is_entered(study, file, file.read_bytes())  # or refused
+        enter_file(study, file, file.read_bytes())  # it may be older than the manifest
     return kept(study)
 
 
 def kept(study: "Study") -> list[Comparison]:
     """Return the comparisons that :func:`compare` made earlier, if any."""
     file = _file(study)
-    if file is None or not file.exists():
+    if file is None or not file.exists() or not is_entered(study, file, file.read_bytes()):
         return []
     return read_json(file, _comparisons)
 

@@ -146,6 +146,7 @@ class Recipe:
         """Make what every evaluation starts from and register it in the ledger, which refuses it if it differs."""
         from diffcredit.study.checks import check, check_not_lost
         from diffcredit.study.entered import enter_stated
+        from diffcredit.study.manifest import enter_images, enter_terms
         from diffcredit.study.prepared import build_properties
         from diffcredit.study.recorded import check_recipe, register_properties
 
@@ -159,6 +160,8 @@ class Recipe:
             enter_stated(study, ledger, [prop.name for prop in build_properties(study.config, study.file)])
             ledger.register_recipe(study.name, self.record)
             register_properties(study, ledger)
+            enter_images(study, ledger, study.contributions)
+            enter_terms(study, ledger)
 
     def evaluations(self, status: str | None = None, purpose: str | None = None) -> list[Evaluation]:
         """Return the recipe's evaluations; none where the ledger does not have it yet."""
@@ -177,7 +180,7 @@ class Recipe:
                 if self.recorded(ledger) is not None:
                     evaluations, mark = ledger.evaluations_since(study.name, self.name, 0)
                     # the study's own recipe alone has surrogates
-                    known = study.surrogates.when_ready() if self._count is None else None
+                    known = study.surrogates.when_ready(evaluations) if self._count is None else None
         properties = studied(config, records)
         if self._count is not None:
             config = config.model_copy(update={"stop": StopSection(evaluations=self._count)})

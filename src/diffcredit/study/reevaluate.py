@@ -16,6 +16,7 @@ from diffcredit.properties import Property
 from diffcredit.properties.base import needs_features, needs_model
 from diffcredit.study.checks import check
 from diffcredit.study.evaluating import evaluate_again
+from diffcredit.study.manifest import enter_terms
 from diffcredit.study.recorded import check_recipe, register_properties
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.sanitize import last_line
@@ -160,6 +161,7 @@ def measure_kept(study: "Study", executor: Executor, kept: Groups) -> Iterator[E
     record, _ = _recipe_and_evaluations(study)
     with study.ledger(create=False) as ledger:
         register_properties(study, ledger)
+        enter_terms(study, ledger)
     yield from _add_values(study, executor, kept, "measuring what was kept", record)
 
 

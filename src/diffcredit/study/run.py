@@ -1,4 +1,5 @@
-"""A whole run of a study: prepare, check the pruned model, measure surrogates, evaluate until the rule is reached."""
+"""A whole run of a study: prepare, check the pruned model, measure surrogates, evaluate until the rule is reached,
+publish the credits."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,7 @@ from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_design
 from diffcredit.study.observer import Observer
 from diffcredit.study.pilot import noise_warnings, signals
+from diffcredit.study.published import publish
 from diffcredit.study.quality import Comparison, compare, complaints
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def run_study(study: "Study", executor: Executor, observer: Observer) -> Run:
         observer.on_evaluation(evaluation)
         made.append(evaluation)
     _warn(each for each in noise_warnings(study) if each not in before)
+    publish(study)
     return Run(tuple(made), why_enough(study), tuple(quality), signals(study))
 
 

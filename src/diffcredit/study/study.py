@@ -33,8 +33,10 @@ from diffcredit.study.config import StudyConfig, read_config, require_plugins
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.data_section import HouseSection, SourceSection
 from diffcredit.study.evaluating import evaluate_design
+from diffcredit.study.manifest import check_terms
 from diffcredit.study.observer import Observer
 from diffcredit.study.places import check_places
+from diffcredit.study.published import CONFIDENCE, check_published
 from diffcredit.study.recipe import Recipe
 from diffcredit.study.recorded import check_recorded
 from diffcredit.study.reference import Reference, reference_of
@@ -228,30 +230,36 @@ class Study:
         return self.recipe.evaluations(status, purpose)
 
     def credits(
-        self, method: str | None = None, confidence: float = 0.95, *, corrected: bool = True
+        self, method: str | None = None, confidence: float = CONFIDENCE, *, corrected: bool = True
     ) -> dict[str, Credits]:
         """Return each property's credits. A property without enough values is left out with a warning.
 
         ``method``: None for the design's own, which is the default method wherever the design allows it.
         ``corrected``: surrogates' credits corrected by the evaluations, where the study has surrogates and the method
-        is the default one. Otherwise the credits are those of the evaluations alone.
+        is the default one. Otherwise the credits are those of the evaluations alone, as plans need them: only then the
+        study file may say something else than the ledger (:mod:`diffcredit.study.manifest`).
         """
         self.check_recorded()
+        if corrected:
+            check_terms(self)
+        as_published = (method, confidence, corrected) == (None, CONFIDENCE, True)
         with self.ledger(create=False) as ledger:
             evaluations = ledger.evaluations(self.name, self.recipe.name)
             better = {record.name: record.higher_is_better for record in self.measured(ledger)}
             contributors = ledger.settings(self.name)["contributors"]
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
-        surrogates = self.surrogates.when_ready() if corrected else None
+        surrogates = self.surrogates.when_ready(evaluations) if corrected else None
         if corrected and surrogates is None:
             warnings.warn(
-                f"surrogates ({', '.join(self.surrogates.names)}): not measured yet, so these are the credits of the "
-                "evaluations alone; diffcredit run measures them",
+                f"surrogates ({', '.join(self.surrogates.names)}): not measured at all coalitions yet, so these are "
+                "the credits of the evaluations alone; diffcredit run measures them",
                 DiffcreditWarning,
                 stacklevel=2,
             )
         credits, reasons = estimate_all(evaluations, better, self.config, method, confidence, surrogates, contributors)
+        if as_published:
+            check_published(self, credits, evaluations)
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():

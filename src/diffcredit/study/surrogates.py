@@ -1,28 +1,35 @@
 """A study's surrogates: cheap stand-ins G for a property F, known for every coalition.
 
 A surrogate has values at coalitions and its *own credits* φ(G), estimated from coalitions that are not evaluated.
-Credits of F are φ(G) corrected by the evaluations. Values are cached and read without torch; a surrogate is prepared
-only to compute missing ones.
+Credits of F are φ(G) corrected by the evaluations. Values are entries of the ledger, and read without torch. Only those
+who write the ledger measure missing ones, after :meth:`StudySurrogates.prepare`; for readers, surrogates with missing
+values are not ready.
 """
 
-from collections.abc import Collection
-from functools import cached_property
+import math
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diffcredit.coalitions import decode
 from diffcredit.contributions import Contributions
 from diffcredit.credit import Credits, KnownSurrogate
 from diffcredit.errors import UserError, located
+from diffcredit.execution.tasks import utc_now
 from diffcredit.execution.threads import limited_threads
+from diffcredit.ledger import ChangedRecord, Entry, Evaluation
 from diffcredit.study import identity
 from diffcredit.study.crediting import Surrogates
+from diffcredit.study.manifest import is_older
 from diffcredit.study.schedule import studied
 from diffcredit.surrogates import SURROGATES, ImageSurrogate, Material, SurrogateValues, Work, as_surrogate, own_credits
 from diffcredit.surrogates.pools import needs_start
-from diffcredit.surrogates.values import Loaded, tabulated
+from diffcredit.surrogates.values import Known, Loaded, tabulated
 from diffcredit.util.arrays import BoolArray
+from diffcredit.util.artifacts import read_json
 from diffcredit.util.events import stage
 from diffcredit.util.plugins import build, settings_of
 from diffcredit.util.seeds import derive_seed
@@ -30,6 +37,7 @@ from diffcredit.util.seeds import derive_seed
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
+KIND = "surrogate"
 LEAST_A_CONTRIBUTOR = 2  # coalitions per contributor for a surrogate's own credits
 
 
@@ -42,6 +50,7 @@ class StudySurrogates:
         self.names = tuple(section.name for section in study.config.surrogates)
         self._credits: dict[tuple[str, str], Credits] = {}
         self._ready = False
+        self._measures = False
 
     def check(self, contributions: Contributions, retraining: Any) -> None:
         """Refuse surrogates that this study cannot have, before anything is trained."""
@@ -62,7 +71,9 @@ class StudySurrogates:
                 )
 
     def prepare(self) -> None:
-        """Compute all values that the surrogates' own credits need."""
+        """Compute all values that the surrogates' own credits need, and from now on whatever is asked for."""
+        self._measures = True
+        self.__dict__.pop("_values", None)  # those that are not in the manifest yet count now, and are entered
         for name, values in self._values.items():
             with stage(f"surrogate {name}"):
                 for prop in self._properties:
@@ -85,9 +96,18 @@ class StudySurrogates:
         """Return the properties that no surrogate stands in for."""
         return [prop for prop in self._properties if not self.standing_in(prop)]
 
-    def when_ready(self) -> Surrogates | None:
-        """Return :meth:`known`; None if a run has not computed the surrogates yet."""
-        return self.known if self.ready() else None
+    def when_ready(self, evaluations: Iterable[Evaluation] = ()) -> Surrogates | None:
+        """Return :meth:`known`; None if a run has not computed the surrogates yet, also at these ``evaluations``."""
+        if not self.ready():
+            return None
+        if self._measures or not self.names:
+            return self.known
+        texts = {each.coalition for each in evaluations if each.status == "done" and each.purpose == "estimate"}
+        coalitions = np.array([decode(text) for text in texts])
+        return None if self._is_missing(coalitions) else self.known
+
+    def _is_missing(self, coalitions: BoolArray) -> bool:
+        return any(values.is_missing(prop, coalitions) for values in self._values.values() for prop in self._properties)
 
     def ready(self) -> bool:
         """Return whether all values that the surrogates' own credits need are computed."""
@@ -122,6 +142,8 @@ class StudySurrogates:
 
     def _game(self, name: str, prop: str, coalitions: BoolArray) -> NDArray[np.float64]:
         """Return G of a property, computed with the study's number of threads, as evaluations are."""
+        if not self._measures and self._values[name].is_missing(prop, coalitions):
+            raise UserError(f"surrogate {name!r}: not measured at all coalitions yet; diffcredit run does that")
         with limited_threads(self._study.config.threads):
             return self._values[name].game(prop)(coalitions)
 
@@ -163,17 +185,61 @@ class StudySurrogates:
     @cached_property
     def _values(self) -> dict[str, SurrogateValues]:
         study, found = self._study, {}
+        _, recipe, properties = self._in_ledger
+        entered = self._entered()
         for section in study.config.surrogates:
             surrogate = self._built[section.name]
-            settings, files = settings_of(surrogate, section.options), {}
-            _, recipe, properties = self._in_ledger
-            for prop, measured_by in properties.items():
-                key = identity.surrogate_identity(recipe, measured_by, section.name, settings)
-                files[prop] = study.cache.path("surrogate", key, ".json")
+            settings = settings_of(surrogate, section.options)
+            keys = {
+                prop: identity.surrogate_identity(recipe, measured_by, section.name, settings)
+                for prop, measured_by in properties.items()
+            }
+            known = {prop: entered[key] for prop, key in keys.items() if key in entered}
+            enter = partial(self._enter, section.name, keys, {prop: set(known[prop] or ()) for prop in known})
+            older = self._from_files({prop: key for prop, key in keys.items() if key not in entered})
+            for prop, values in older.items() if self._measures else ():
+                enter(prop, values)
             found[section.name] = SurrogateValues(
-                section.name, files, lambda surrogate=surrogate: self._load(surrogate), study.progress
+                section.name,
+                properties,
+                known | older,
+                enter,
+                lambda surrogate=surrogate: self._load(surrogate),
+                study.progress,
             )
         return found
+
+    def _entered(self) -> dict[str, Known]:
+        """Return the values that the ledger has, by the key of a surrogate and a property. Several drivers may have
+        measured the same ones: the first count."""
+        found: dict[str, Known] = {}
+        with self._study.ledger(create=False) as ledger:
+            for entry in ledger.entries(self._study.name, KIND):
+                values = _values_of(entry.content)
+                found[entry.name] = None if values is None else values | (found.get(entry.name) or {})
+        return found
+
+    def _from_files(self, keys: Mapping[str, str]) -> dict[str, Known]:
+        """Return the values in files, as earlier versions kept them. Those of a study that is in no manifest yet count;
+        a writer enters them."""
+        found: dict[str, Known] = {}
+        for prop, key in keys.items() if self._measures or is_older(self._study) else ():
+            file = self._study.cache.path("surrogate", key, ".json")
+            if file.exists():
+                found[prop] = read_json(file, _values_of)
+        return found
+
+    def _enter(
+        self, name: str, keys: Mapping[str, str], entered: dict[str, set[str]], prop: str, values: Known
+    ) -> None:
+        """Enter those of a property's ``values`` that are not ``entered`` yet."""
+        new = None if values is None else {text: values[text] for text in values.keys() - entered.get(prop, set())}
+        if prop in entered and not new:
+            return
+        content = {"surrogate": name, "property": prop, "values": new}
+        with self._study.ledger() as ledger:
+            ledger.enter(self._study.name, Entry(KIND, keys[prop], content, utc_now()), lambda known, evaluated: True)
+        entered[prop] = set(values or ())
 
     def _load(self, surrogate: ImageSurrogate) -> Loaded:
         """Return ``surrogate``, ready to stand in for coalitions' models, with what measures its images."""
@@ -194,3 +260,13 @@ class StudySurrogates:
 
         study.cache.made_once("surrogates", "the surrogates", prepare)
         return surrogate, prepared.properties, prepared.extractors
+
+
+def _values_of(content: Any) -> Known:
+    """Return the values in an entry, or in a file of an earlier version; refuse what are none."""
+    values = content.get("values", ()) if isinstance(content, dict) else ()
+    if values is None:
+        return None
+    if not isinstance(values, dict) or not all(type(each) is float and math.isfinite(each) for each in values.values()):
+        raise ChangedRecord("the record was changed: a surrogate's values are no numbers by coalition")
+    return values

@@ -1,13 +1,11 @@
-"""The values of one surrogate at the coalitions asked for so far, kept in a file for each property, and its credits.
+"""The values of one surrogate at the coalitions asked for so far, and its credits.
 
-Reading kept values needs neither the surrogate nor the properties; they are loaded for missing ones.
+Reading known values needs neither the surrogate nor the properties; they are loaded to measure missing ones.
 """
 
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +21,7 @@ from diffcredit.properties.base import needs_features, needs_model
 from diffcredit.properties.measuring import Observation, measured_value
 from diffcredit.surrogates.base import ImageSurrogate, Surrogate
 from diffcredit.util.arrays import BoolArray
-from diffcredit.util.artifacts import canonical_json, fingerprint, write_text
+from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.progress import Progress
 
 SECONDS = 15.0  # between writes of the values
@@ -31,24 +29,34 @@ SECONDS = 15.0  # between writes of the values
 Loaded = tuple[ImageSurrogate, Sequence[Property], Extractors]  # prepared, fitted
 
 
+Known = dict[str, float] | None
+"""A property's values by coalition; None where the surrogate has none of it."""
+
+
 class SurrogateValues:
-    """G of every property in ``files`` at any coalition, each measured once.
+    """G of every one of the ``properties`` at any coalition, each measured once.
 
     There is none of a property that measures the model itself, nor of an ``ordered`` one without ``keeps_seeds``.
+    ``known`` are the values so far by property, ``keep`` is called with a property and all its values when there are
+    more, and ``load`` to measure missing ones.
     """
 
-    def __init__(self, name: str, files: Mapping[str, Path], load: Callable[[], Loaded], progress: Progress) -> None:
-        self.name, self._files, self._load, self._progress = name, files, load, progress
+    def __init__(
+        self,
+        name: str,
+        properties: Collection[str],
+        known: Mapping[str, Known],
+        keep: Callable[[str, Known], object],
+        load: Callable[[], Loaded],
+        progress: Progress,
+    ) -> None:
+        self.name, self._properties, self._load, self._progress = name, properties, load, progress
         self._library: dict[str, Features] = {}
-        self._known: dict[str, dict[str, float] | None] = {
-            prop: json.loads(file.read_text(encoding="utf-8"))["values"]
-            for prop, file in files.items()
-            if file.exists()
-        }
+        self._known, self._keep_values = dict(known), keep
 
     def stands_in_for(self, prop: str) -> bool:
         """Whether there is a G of this property."""
-        if prop in self._files and prop not in self._known:
+        if prop in self._properties and prop not in self._known:
             _ = self._loaded
         return self._known.get(prop) is not None
 
@@ -73,7 +81,7 @@ class SurrogateValues:
     @cached_property
     def _loaded(self) -> Loaded:
         source, every, extractors = self._load()
-        properties = [as_property(prop) for prop in every if prop.name in self._files]
+        properties = [as_property(prop) for prop in every if prop.name in self._properties]
         for prop in properties:
             if prop.name not in self._known:
                 disordered = prop.ordered and not source.keeps_seeds
@@ -129,8 +137,7 @@ class SurrogateValues:
 
     def _keep(self, *properties: str) -> None:
         for prop in properties or self._known:
-            content = {"surrogate": self.name, "property": prop, "values": self._known[prop]}
-            write_text(self._files[prop], canonical_json(content))
+            self._keep_values(prop, self._known[prop])
 
 
 def own_credits(surrogate: Surrogate, n: int, most: int, seed: int = 0) -> Credits:

@@ -21,6 +21,7 @@ from diffcredit.credit.credits import half_width
 from diffcredit.errors import UserError, located
 from diffcredit.ledger import differences
 from diffcredit.study.crediting import estimate_all
+from diffcredit.study.manifest import check_terms
 from diffcredit.study.study import Study
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.sanitize import csv_text
@@ -145,6 +146,7 @@ def _side(text: str, method: str | None, confidence: float) -> Side:
     if name == study.recipe.name:
         credits = study.credits(method, confidence)
     else:
+        check_terms(study)
         credits, reasons = estimate_all(evaluations, records, study.config, method, confidence)
         if not credits:
             raise UserError(f"{text}: no credits: {'; '.join(dict.fromkeys(reasons.values()))}")

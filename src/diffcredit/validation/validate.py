@@ -13,6 +13,7 @@ Each section is also kept as files in ``validation/PART`` of the study's folder,
 executor nothing is retrained: sections are computed from what the ledger has.
 """
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -20,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diffcredit.baselines.selection import Built, possible_baselines
-from diffcredit.errors import UserError
+from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution import Executor
 from diffcredit.ledger import Evaluation
 from diffcredit.study.evaluating import evaluate_tasks, keep_again
+from diffcredit.study.manifest import content_of, enter_file, enter_terms, is_entered
+from diffcredit.study.published import publish
 from diffcredit.study.recorded import check_recipe
 from diffcredit.study.reserved import shortages
 from diffcredit.study.study import Study
@@ -31,7 +34,7 @@ from diffcredit.validation.contenders import categories_to_come
 from diffcredit.validation.data import PartWork, ValidationData
 from diffcredit.validation.parts import PARTS
 from diffcredit.validation.presentation.sections import Section
-from diffcredit.validation.presentation.writing import SECTION, read_section, write_section
+from diffcredit.validation.presentation.writing import SECTION, files_of, read_section, write_section
 
 Watch = Callable[[Iterable[Evaluation], bool], object]
 """A function that goes through evaluations as they are made; the flag says whether the ledger records them."""
@@ -72,6 +75,10 @@ def validate(
     they are made, and may show them. A part that cannot be computed is left out with its reason. Raises UserError where
     nothing has been evaluated yet, or the ledger's evaluations have other settings."""
     data = open_data(study, properties)
+    with study.ledger() as ledger:
+        enter_terms(study, ledger)
+    if study.surrogates.names and study.surrogates.ready():
+        study.surrogates.prepare()
     sections: list[Section] = []
     left_out: dict[str, str] = {}
     ordered = _ordered(study, parts)
@@ -86,6 +93,7 @@ def validate(
         except UserError as error:
             left_out[part] = str(error)
     study.progress("parts of the evidence", len(ordered), len(ordered))
+    publish(study)
     return Validated(tuple(sections), left_out)
 
 
@@ -154,7 +162,9 @@ def make_section(data: ValidationData, part: str) -> Section:
         section = PARTS[part].section(PARTS[part].result(data))
     except UserError as error:
         raise UserError(f"{data.study.file}: {part}: {str(error).removeprefix(f'{part}: ')}") from error
-    write_section(section, section_folder(data.study, part))
+    folder = section_folder(data.study, part)
+    enter_file(data.study, folder, files_of(section))
+    write_section(section, folder)
     return section
 
 
@@ -163,9 +173,22 @@ def section_folder(study: Study, part: str) -> Path:
 
 
 def kept_sections(study: Study) -> list[Section]:
-    """Read the sections that were computed so far, in the order of the parts."""
-    folders = [section_folder(study, part) for part in PARTS]
-    return [read_section(folder) for folder in folders if (folder / SECTION).exists()]
+    """Read the sections that were computed so far, in the order of the parts. Those that are not in the ledger's
+    manifest are left out with a warning, and changed ones refused."""
+    sections, strange = [], []
+    for part in PARTS:
+        folder = section_folder(study, part)
+        if not (folder / SECTION).exists():
+            continue
+        section = read_section(folder)
+        if is_entered(study, folder, content_of(folder)):
+            sections.append(section)
+        else:
+            strange.append(part)
+    if strange:
+        said = f"evidence ({', '.join(strange)}): not in the ledger; left out, and entered by diffcredit validate"
+        warnings.warn(said, DiffcreditWarning, stacklevel=2)
+    return sections
 
 
 def _ordered(study: Study, parts: Sequence[str]) -> list[str]:

@@ -22,16 +22,20 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
 def write_section(section: Section, folder: Path) -> None:
     """Write ``section`` to ``folder`` in place of an earlier one: words and cells in ``section.json``, and beside it a
     CSV, SVG or PNG file for each table, figure and photograph, called by its name."""
-    files = _files(section)
+    files = files_of(section)
     if folder.exists() and not (folder / SECTION).is_file():
         raise UserError(f"{folder}: exists and holds no {SECTION}; a folder of a section is replaced, no other")
     with atomic_folder(folder) as fresh:
-        for name, content in files:
+        for name, content in files.items():
             (fresh / name).write_bytes(content)
-        (fresh / SECTION).write_bytes(canonical_json(_content(section)).encode())
         if folder.exists():  # clear the place in one step, so that readers see the old section whole or none
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part") as bin_:
                 shutil.move(folder, Path(bin_) / folder.name)
+
+
+def files_of(section: Section) -> dict[str, bytes]:
+    """Return the content of a section's files by name."""
+    return dict(_files(section)) | {SECTION: canonical_json(_content(section)).encode()}
 
 
 def read_section(folder: Path) -> Section:
