@@ -1,0 +1,34 @@
+"""Versions: what users may bring, and what the tests use."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CORE = PROJECT["dependencies"]
+OPTIONAL = PROJECT["optional-dependencies"]
+FOR_GPUS = {"8bit", "timm"}  # extras that no test installs
+LINES = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+PINS = {canonicalize_name(name): Version(version) for name, version in (line.split("==") for line in LINES[1:])}
+
+TESTED = [*CORE, *(each for extra, several in OPTIONAL.items() if extra not in FOR_GPUS for each in several)]
+
+
+@pytest.mark.parametrize("line", sorted(set(TESTED)))
+def test_a_requirement_has_a_floor_that_the_tested_version_reaches(line):
+    requirement = Requirement(line)
+    assert [each.operator for each in requirement.specifier] == [">="]
+    assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)], prereleases=True)
+
+
+def test_a_package_has_one_floor():
+    floors = {}
+    for line in [*CORE, *(each for several in OPTIONAL.values() for each in several)]:
+        requirement = Requirement(line)
+        floors.setdefault(canonicalize_name(requirement.name), set()).add(str(requirement.specifier))
+    assert {name: found for name, found in floors.items() if len(found) > 1} == {}
