@@ -1,5 +1,6 @@
-"""Versions: what users may bring, and what the tests use."""
+"""Versions: what users may bring, what the tests use, and what a release locks."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from release.lock import EXTRAS, LOCK, read_lock
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -32,3 +34,19 @@ def test_a_package_has_one_floor():
         requirement = Requirement(line)
         floors.setdefault(canonicalize_name(requirement.name), set()).add(str(requirement.specifier))
     assert {name: found for name, found in floors.items() if len(found) > 1} == {}
+
+
+def test_the_lock_has_what_a_release_runs_with_in_the_tested_versions():
+    locked = {each.name: Version(each.version) for each in read_lock(LOCK.read_text(encoding="utf-8"))}
+    asked = [*CORE, *(each for extra in EXTRAS for each in OPTIONAL[extra])]
+    missing = {canonicalize_name(Requirement(line).name) for line in asked} - {"torch", *locked}
+    assert missing == set()
+    assert {name: version for name, version in locked.items() if PINS.get(name, version) != version} == {}
+
+
+def test_the_lock_has_no_torch_no_index_and_no_path():
+    text = LOCK.read_text(encoding="utf-8")
+    names = {each.name for each in read_lock(text)}
+    assert names.isdisjoint({"torch", "triton"})
+    assert not any(name.startswith(("cuda-", "nvidia-")) for name in names)
+    assert re.findall(r"^\s*--(?!hash=)|://| @ |^\s*[./]", text, re.MULTILINE) == []
