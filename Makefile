@@ -9,7 +9,11 @@ BENCH_READY := $(VENV)/.bench-ready
 RELEASE_READY := $(VENV)/.release-ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow test-gpu lint format bench planted docs lock clean
+# the archives carry the time of the last commit, so that everybody who builds them gets the same bytes
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
+release: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
+
+.PHONY: demo test test-slow test-gpu lint format bench planted docs lock release clean
 
 demo: $(RUN_READY)  ## credits twelve emoji designers, in minutes on a CPU
 	$(BIN)/diffcredit demo
@@ -49,6 +53,13 @@ docs: $(DOCS_READY)
 
 lock: $(RELEASE_READY)  ## requirements-release.txt after a change of versions; UPGRADE=1 takes the newest of what is not pinned
 	$(BIN)/python -m release.lock $(if $(UPGRADE),--upgrade)
+
+release: $(RELEASE_READY)  ## wheel, source, locked packages, SBOM and checksums, in dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	cp requirements-release.txt dist
+	$(BIN)/python -m release.sbom dist
+	$(BIN)/python -m release.sums dist
 
 clean:
 	rm -rf $(VENV) dist build site results diffcredit-demo .pytest_cache .ruff_cache .hypothesis
