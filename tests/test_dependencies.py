@@ -50,3 +50,8 @@ def test_the_lock_has_no_torch_no_index_and_no_path():
     assert names.isdisjoint({"torch", "triton"})
     assert not any(name.startswith(("cuda-", "nvidia-")) for name in names)
     assert re.findall(r"^\s*--(?!hash=)|://| @ |^\s*[./]", text, re.MULTILINE) == []
+
+
+def test_the_docs_install_the_tested_torch():
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    assert re.findall(r"torch==([\d.]+)", text) == [str(PINS["torch"])]
