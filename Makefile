@@ -6,9 +6,14 @@ RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
 DOCS_READY := $(VENV)/.docs-ready
 BENCH_READY := $(VENV)/.bench-ready
+RELEASE_READY := $(VENV)/.release-ready
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow test-gpu lint format bench planted docs clean
+# the archives carry the time of the last commit, so that everybody who builds them gets the same bytes
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
+release: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
+
+.PHONY: demo test test-slow test-gpu lint format bench planted docs lock release clean
 
 demo: $(RUN_READY)  ## credits twelve emoji designers, in minutes on a CPU
 	$(BIN)/diffcredit demo
@@ -46,6 +51,16 @@ planted: $(BENCH_READY)  ## studies whose credits are known beforehand, with two
 docs: $(DOCS_READY)
 	$(BIN)/mkdocs build --strict
 
+lock: $(RELEASE_READY)  ## requirements-release.txt after a change of versions; UPGRADE=1 takes the newest of what is not pinned
+	$(BIN)/python -m release.lock $(if $(UPGRADE),--upgrade)
+
+release: $(RELEASE_READY)  ## wheel, source, locked packages, SBOM and checksums, in dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	cp requirements-release.txt dist
+	$(BIN)/python -m release.sbom dist
+	$(BIN)/python -m release.sums dist
+
 clean:
 	rm -rf $(VENV) dist build site results diffcredit-demo .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -67,4 +82,8 @@ $(BENCH_READY): pyproject.toml constraints.txt | $(BIN)/python
 
 $(DOCS_READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) ".[docs]"
+	@touch $@ $(RUN_READY)
+
+$(RELEASE_READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) ".[release]"
 	@touch $@ $(RUN_READY)
