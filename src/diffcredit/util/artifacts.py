@@ -72,7 +72,7 @@ def _naming(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno is not None:  # the others are of a network, such as a time-out
             error.filename = str(path)
         raise
     except Exception as error:
