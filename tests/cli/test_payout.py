@@ -5,10 +5,11 @@ import json
 import shutil
 from decimal import Decimal
 
+import numpy as np
 import pytest
 import yaml
 
-from paid_study import POLICY, evaluated
+from paid_study import POLICY, evaluated, stated
 from tiny_study import changed, files_below, rows
 
 ENTRIES = "SELECT kind, name, content, entered FROM entries ORDER BY id"
@@ -249,6 +250,24 @@ def test_a_verdict_below_the_policy_s_needs_a_reason(refuses, paying):
     file = policy_file(paying, {"verdict": "pay by it"})
     refuses("--policy", file, said=said)
     refuses("--policy", file, "--despite", " \t", said=said)
+
+
+def test_credits_of_no_use_are_paid_despite_their_verdict_alone(diffcredit, tmp_path):
+    """A study of noise: its verdict is refused by every policy, and a reason makes the payout one that says so."""
+    noise = np.random.default_rng(0)
+    file = evaluated(stated(tmp_path), game=lambda _: 10 + noise.normal())
+    before = written(tmp_path)
+    err = diffcredit.refused("payout", file, "--pool", "100.00")
+    assert "the verdict is 'do not use' and the policy asks for 'use with care': The evaluations do not show" in err
+    assert written(tmp_path) == before
+    out = diffcredit.printed("payout", file, "--pool", "100.00", "--despite", "promised in the contract")
+    assert "Paid despite the verdict: promised in the contract" in out
+    diffcredit.printed("statements", file)
+    assert len(pages(tmp_path)) == 5
+    said = (
+        "This was paid despite the verdict “do not use” on the credits. The payer’s reason: “promised in the contract”"
+    )
+    assert all(said in page for page in pages(tmp_path).values())
 
 
 @pytest.mark.parametrize("key", ["payer", "model", "licence", "objections"])

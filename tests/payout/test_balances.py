@@ -29,6 +29,7 @@ def test_what_is_paid_and_what_is_carried(opening, amount, minimum, rounding, pa
     with localcontext(prec=3):
         found = settle(*map(Decimal, (opening, amount, minimum, rounding)))
     assert (found.paid, found.carried) == (Decimal(paid), Decimal(carried))
+    assert found.paid.as_tuple().exponent == Decimal(rounding).as_tuple().exponent, "nothing is 0.00, not 0"
 
 
 def test_what_the_ledger_knows():

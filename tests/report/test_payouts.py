@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 
@@ -101,3 +102,38 @@ def test_the_page_fits_a_phone(tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         browser.close()
     assert complaints == []
+
+
+@contextmanager
+def seen(made, folder, width=700):
+    """The payout's page in a browser."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    write_payout(folder, recorded(made))
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto((folder / "payout.html").as_uri())
+        yield page
+        browser.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH")
+@pytest.mark.parametrize("width", [360, 800])
+@pytest.mark.parametrize("name", ["W" * 200, "<script>" * 20, "山" * 120, "-".join(["Maximiliane"] * 15)])
+def test_a_long_name_does_not_push_amounts_off_the_page(name, width, tmp_path):
+    with seen(payout((row(name), row("Ferdinand Sorg"))), tmp_path, width) as page:
+        for media in ("screen", "print"):
+            page.emulate_media(media=media)
+            last = page.locator("tbody tr").first.locator("td").last.bounding_box()
+            assert last["x"] + last["width"] <= width
+            ordinary = page.locator("tbody bdi").filter(has_text="Ferdinand")
+            assert ordinary.evaluate("each => each.getClientRects().length") <= 2, "no word of it is broken"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH")
+def test_the_total_is_printed_once_behind_all_rows(tmp_path):
+    """A browser would repeat a table's foot on each sheet, before all contributors are counted."""
+    with seen(payout(tuple(row(f"{i:03d}") for i in range(60))), tmp_path) as page:
+        assert page.locator("tfoot").evaluate("foot => getComputedStyle(foot).display") == "table-footer-group"
+        page.emulate_media(media="print")
+        assert page.locator("tfoot").evaluate("foot => getComputedStyle(foot).display") == "table-row-group"

@@ -31,7 +31,7 @@ class Settled:
 def settle(opening: Decimal, amount: Decimal, minimum: Decimal, rounding: Decimal) -> Settled:
     """Return what is paid of a balance and an amount: all whole coins if they reach the minimum, otherwise nothing."""
     due = opening + amount
-    paid = due // rounding * rounding if due >= minimum else Decimal(0)
+    paid = (due // rounding if due >= minimum else 0) * rounding  # 0.00 has all the decimals of a coin too
     return Settled(paid, due - paid)
 
 

@@ -51,6 +51,14 @@ def _why(payout: Payout) -> str:
     return payout.r_words if payout.policy["r"] == "reliability" else ""
 
 
+def measured(payout: Payout) -> str:
+    """Return what the help was measured on, in a sentence."""
+    return (
+        f"Measured on {numbers.plain(payout.evaluations)} models, each trained with the images of some contributors "
+        "and without the others’."
+    )
+
+
 def help_(payout: Payout, row: Row) -> str:
     """Return how much a contributor helps beside the average one, in sentences."""
     places = help_decimals(payout)
