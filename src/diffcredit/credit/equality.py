@@ -10,12 +10,14 @@ no estimate of credits, and works with fewer evaluations than contributors.
 
 import numpy as np
 
+from diffcredit.credit.credits import unit_sums
 from diffcredit.credit.regression import size_regressors
 from diffcredit.credit.table import GameTable
 from diffcredit.util.arrays import FloatArray
 
 DRAWS = 1999
 BLOCK = 100  # draws at once, whose signs take little memory
+MANY, MANY_EACH = 5_000, 30  # units, in all and for each contributor, of which a sum with random signs is normal
 LEAST_FREE = 1e-8  # a residual with less of its own noise than this part is rounding
 
 
@@ -37,9 +39,12 @@ def equality_p(table: GameTable) -> float:
 
 
 def _squared_norms(rows: FloatArray, units: np.ndarray) -> FloatArray:
-    """Return (DRAWS,): ‖Σ_u ±(the unit's rows)‖² for random signs."""
+    """Return (DRAWS,): ‖Σ_u ±(the unit's rows)‖² for random signs, or for normal sums where there are many units."""
     generator = np.random.Generator(np.random.PCG64(0))
     count, found = int(units.max()) + 1, []
+    if count >= max(MANY, MANY_EACH * rows.shape[1]):
+        sums = unit_sums(rows.T, units)
+        return generator.standard_normal((DRAWS, len(sums))) ** 2 @ np.linalg.eigvalsh(sums @ sums.T)
     for start in range(0, DRAWS, BLOCK):
         signs = generator.choice([-1.0, 1.0], size=(min(BLOCK, DRAWS - start), count))
         found.append(((signs[:, units] @ rows) ** 2).sum(axis=1))

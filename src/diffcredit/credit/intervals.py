@@ -12,6 +12,7 @@ from diffcredit.util.arrays import FloatArray
 DRAWS = 2000  # the coverage of a rank's critical value is then known to half a per cent
 EXTREME = 16  # contributors at each end of a draw's errors that are compared with every other first
 UNITS = 1024  # sampling units whose normal numbers are held at once
+LARGE = 2_000_000  # numbers in an influence from which a normal number for each unit would take most of the time
 # A difference and its variance are rounding if they are below these parts of the numbers involved.
 LEAST_DIFFERENCE, LEAST_VARIANCE = 1e-9, 1e-12
 
@@ -141,8 +142,10 @@ def rank_intervals(
     expected = stdtrit(degrees, (1 + confidence) / 2) * deviation
     scale = np.divide(half_width, expected, out=np.zeros_like(expected), where=expected > 0)
     influence, bias = influence * scale[:, None], bias * scale
-    deviations = _difference_deviations(influence, bias)
-    critical = _critical_values(_draw_errors(influence, bias, degrees), deviations, confidence)
+    covariance = influence @ influence.T
+    np.fill_diagonal(covariance, covariance.diagonal() + bias**2)
+    deviations = _difference_deviations(covariance)
+    critical = _critical_values(_draw_errors(influence, bias, covariance, degrees), deviations, confidence)
     margin = critical[:, None] * deviations + LEAST_DIFFERENCE * np.abs(values).max()
     gap = values - values[:, None]
     low[known] += (gap > margin).sum(axis=1)
@@ -150,22 +153,26 @@ def rank_intervals(
     return low, high
 
 
-def _difference_deviations(influence: FloatArray, bias: FloatArray) -> FloatArray:
+def _difference_deviations(covariance: FloatArray) -> FloatArray:
     """Return (n, n): the deviations s_ij of error_j − error_i; 0 if the two errors are the same."""
-    covariance = influence @ influence.T
-    np.fill_diagonal(covariance, covariance.diagonal() + bias**2)
     both = covariance.diagonal() + covariance.diagonal()[:, None]
     squared = both - 2 * covariance
     return np.sqrt(np.where(squared > LEAST_VARIANCE * both, squared, 0.0))
 
 
-def _draw_errors(influence: FloatArray, bias: FloatArray, degrees: float) -> FloatArray:
-    """Return (n, DRAWS): simulated errors of the credits."""
+def _draw_errors(influence: FloatArray, bias: FloatArray, covariance: FloatArray, degrees: float) -> FloatArray:
+    """Return (n, DRAWS): simulated errors of the credits, from their ``covariance`` where units are many."""
     generator = np.random.Generator(np.random.PCG64(0))
-    errors = bias[:, None] * generator.standard_normal((len(bias), DRAWS))
-    for start in range(0, influence.shape[1], UNITS):
-        columns = influence[:, start : start + UNITS]
-        errors += columns @ generator.standard_normal((columns.shape[1], DRAWS))
+    if influence.size > LARGE:
+        # rounding may take this from a covariance that is singular, since contrasts sum to 0
+        least = LEAST_VARIANCE * float(covariance.diagonal().max())
+        factor = np.linalg.cholesky(covariance + least * np.eye(len(bias)))
+        errors = factor @ generator.standard_normal((len(bias), DRAWS))
+    else:
+        errors = bias[:, None] * generator.standard_normal((len(bias), DRAWS))
+        for start in range(0, influence.shape[1], UNITS):
+            columns = influence[:, start : start + UNITS]
+            errors += columns @ generator.standard_normal((columns.shape[1], DRAWS))
     return errors * np.sqrt(degrees / generator.chisquare(degrees, DRAWS)) if np.isfinite(degrees) else errors
 
 

@@ -120,7 +120,10 @@ def fit_mixed_model(
 
     with_misfit = bool((replicated.replicates > 1).any())
     size_model = _fit_size_model(deviance, SizeModel(misfit=0.5 if with_misfit else 0.0), with_misfit)
-    return _fit(table, nuisance, proxies, size_model)
+    if apart:
+        return _fit(table, nuisance, proxies, size_model)
+    modulated, regression = _whole_regression(_Sample.of(table, nuisance, proxies), size_model)
+    return _fitted(table, size_model, modulated, regression)
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,17 @@ class _Sample:
 @lru_cache(maxsize=SPECTRA)
 def _sample_spectrum(sample: _Sample, size_model: SizeModel) -> Spectrum:
     return _regression(sample.table, sample.nuisance, sample.proxies, size_model)[1].spectrum
+
+
+@lru_cache(maxsize=1)  # it may be large
+def _whole_regression(sample: _Sample, size_model: SizeModel) -> tuple[FloatArray, Regression]:
+    return _regression(sample.table, sample.nuisance, sample.proxies, size_model)
+
+
+def forget_regressions() -> None:
+    """Free the memory of what properties of the same evaluations share."""
+    _sample_spectrum.cache_clear()
+    _whole_regression.cache_clear()
 
 
 def _rows(table: GameTable, rows: IntArray) -> GameTable:
@@ -214,7 +228,10 @@ def with_parameters_of(
 
 
 def _fit(table: GameTable, nuisance: FloatArray, proxies: FloatArray, size_model: SizeModel) -> MixedModel:
-    modulated, regression = _regression(table, nuisance, proxies, size_model)
+    return _fitted(table, size_model, *_regression(table, nuisance, proxies, size_model))
+
+
+def _fitted(table: GameTable, size_model: SizeModel, modulated: FloatArray, regression: Regression) -> MixedModel:
     return MixedModel(size_model, modulated, regression, _components(regression.spectrum, table, table, size_model))
 
 

@@ -96,7 +96,7 @@ class GameTable:
         """(m,): the number of members, 1..n−1."""
         return self.coalitions.sum(axis=1)
 
-    @cached_property
+    @property  # not cached: it is made fast, and takes most of a table's memory
     def centred(self) -> FloatArray:
         """x̃ = x − s/n, (m, n): membership indicators minus their mean at that size. Rows sum to 0."""
         return self.coalitions - self.sizes[:, None] / self.n

@@ -191,7 +191,7 @@ class AuditedStudy:
             known[name] = Value(name, *row[3:])
         elif kind == "evaluation":
             task = row[1], row[2], row[3]
-            evaluation = _evaluation(row, {}, self._objects, checked_object)
+            evaluation = _evaluation(row, {}, self._objects, check=True)
             if evaluation.status == "done" and self._done.setdefault(task, row) is not row:
                 raise ValueError("the same evaluation is done twice")
             self._evaluations.setdefault(row[1], []).append(row)
@@ -232,28 +232,36 @@ def _evaluation(
     row: Stored,
     values: Mapping[str, Value],
     objects: dict[str, dict[str, Any]],
-    parse: Callable[[str], dict[str, Any]] = json.loads,
+    *,
+    check: bool = False,
 ) -> Evaluation:
-    """Return the record of a row. ``objects``: JSON parsed so far, which many rows have in common."""
+    """Return the record of a row. ``objects``: JSON parsed so far, which many rows have in common. ``check``: refuse
+    what is no evaluation."""
+    parse = checked_object if check else json.loads
     _, _, coalition, replicate, purpose, status, error, *texts, worker, started, finished = row
     for each in texts:
         if each not in objects:
             objects[each] = parse(each)
     numerics, seconds, versions = (objects[each] for each in texts)
-    return Evaluation(
-        coalition=coalition,
-        replicate=replicate,
-        purpose=purpose,
-        status=status,
-        values=tuple(values.values()),
-        error=error,
-        numerics=numerics,
-        seconds=seconds,
-        worker=worker,
-        started=started,
-        finished=finished,
-        versions=versions,
-    )
+    content = {
+        "coalition": coalition,
+        "replicate": replicate,
+        "purpose": purpose,
+        "status": status,
+        "values": tuple(values.values()),
+        "error": error,
+        "numerics": numerics,
+        "seconds": seconds,
+        "worker": worker,
+        "started": started,
+        "finished": finished,
+        "versions": versions,
+    }
+    if check:
+        return Evaluation(**content)
+    made = object.__new__(Evaluation)  # a row that was added has been checked, which takes most of the time
+    vars(made).update(content)
+    return made
 
 
 def _entry(row: Stored, before_evaluations: bool, head: str) -> Entry:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from diffcredit.credit import Credits, KnownSurrogate, estimate
 from diffcredit.credit.estimate import DEFAULT, method_of
+from diffcredit.credit.mixed_model import forget_regressions
 from diffcredit.errors import UserError
 from diffcredit.ledger import Evaluation, game_of
 from diffcredit.study.config import StudyConfig
@@ -55,4 +56,5 @@ def estimate_all(
             credits[name] = replace(found, property_name=name)
         except UserError as error:
             reasons[name] = str(error)
+    forget_regressions()
     return credits, reasons
