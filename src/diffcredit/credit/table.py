@@ -141,7 +141,9 @@ class GameTable:
     @property
     def about_mean(self) -> Self:
         """The table with the values' mean subtracted, which reduces rounding where a constant does not matter."""
-        return replace(self, values=self.values - self.values.sum() / max(len(self.values), 1))
+        made = replace(self, values=self.values - self.values.sum() / max(len(self.values), 1))
+        vars(made).update(sizes=self.sizes, units=self.units)  # finding units takes long
+        return made
 
     @property
     def level(self) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +32,14 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     rows: list[tuple[str, float]] = []
     endpoints: dict[bool, list[float]] = {False: [], True: []}
     missing = 0
-    ordered = sorted(evaluations, key=lambda e: e.key)
+    ordered = sorted(evaluations, key=attrgetter("coalition", "replicate"))
     for evaluation in ordered:
         if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
             continue
-        value = next((each.value for each in evaluation.values if each.property == prop), None)
+        value = None
+        for each in evaluation.values:  # a generator takes several times as long
+            if each.property == prop:
+                value = each.value
         if value is None:
             missing += 1
         elif evaluation.purpose == "endpoint":

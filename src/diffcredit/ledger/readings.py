@@ -1,6 +1,8 @@
 """What was read of a database's studies so far, so that reading again takes no longer than what was appended since."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
 
@@ -13,6 +15,18 @@ from diffcredit.ledger.soundness import ChangedRecord, changed
 T = TypeVar("T")
 
 
+@contextmanager
+def _without_collections() -> Generator[None]:
+    """Let nobody look for garbage among the many objects that are made within: none of them is."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class Readings:
     """The audited studies of one database. Several ledgers that open it may share them, in several threads."""
 
@@ -23,7 +37,7 @@ class Readings:
     def answer(self, database: Database, name: str, question: Callable[[AuditedStudy], T]) -> T:
         """Return the answer of a study as it is now; refuse a changed one."""
         # until it has answered, no other thread may read on
-        with self._lock:
+        with self._lock, _without_collections():
             return question(database.read(lambda connection: self._current(connection, name)))
 
     def current(self, connection: Connection, name: str) -> AuditedStudy:
