@@ -132,6 +132,16 @@ ON_SERVER = {
         "DROP TABLE more",
         "property_values shows the rows of another",
     ),
+    "a column under another name": (
+        "ALTER TABLE evaluations RENAME COLUMN worker TO werker",
+        "ALTER TABLE evaluations RENAME COLUMN werker TO worker",
+        'its tables are not those of a ledger (column "worker" does not exist)',
+    ),
+    "a column of another type": (
+        "ALTER TABLE chain ALTER COLUMN number TYPE text",
+        "ALTER TABLE chain ALTER COLUMN number TYPE integer USING CAST(number AS integer)",
+        "its tables are not those of a ledger (operator does not exist: text >= ",
+    ),
 }
 
 
