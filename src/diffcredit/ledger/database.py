@@ -168,8 +168,10 @@ def _address(url: str | Path) -> URL:
 
 
 def _engine(address: URL, name: str) -> Engine:
+    # whatever the environment or the database say: with SQL_ASCII texts would come as bytes
+    given = {"client_encoding": "utf8"} if address.get_backend_name() == "postgresql" else {}
     try:
-        engine = create_engine(address, json_serializer=canonical_json, pool_pre_ping=True)
+        engine = create_engine(address, json_serializer=canonical_json, pool_pre_ping=True, connect_args=given)
     except ModuleNotFoundError as error:
         raise UserError(
             f"{name}: needs the package {error.name}; for PostgreSQL, pip install 'diffcredit[postgres]' "
