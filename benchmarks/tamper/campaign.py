@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from tests.postgres_server import binaries, running_server
 
-from benchmarks.tamper import archives, images, links, pages, rows, schema, server, statements, study_files
+from benchmarks.tamper import archives, artifacts, images, links, pages, rows, schema, server, statements, study_files
 from benchmarks.tamper.commands import Commands
 from benchmarks.tamper.copies import Databases, Files, Folders
 from benchmarks.tamper.judging import HARMLESS, TRACEBACK, Judgement, judge
@@ -78,6 +78,8 @@ BESIDE: dict[str, Kind] = {
     "study files: text": Kind(50, "folder", study_files.change_study_text),
     "archives: study file": Kind(50, "archive", study_files.change_archived_study),
     "images": Kind(50, "folder", images.change_images),
+    "surrogates' values": Kind(60, "artifact", artifacts.change_surrogate),
+    "validation": Kind(40, "artifact", artifacts.change_validation),
     "statements": Kind(80, "statement", statements.change_statement),
 }
 """Changes to what lies beside the ledger."""
@@ -85,6 +87,17 @@ BESIDE: dict[str, Kind] = {
 BY_COMMANDS = ("values of rows", "JSON of rows", "links of the chain", "the chain written anew", "the schema")
 BY_COMMANDS = (*BY_COMMANDS, "root pages", "bytes of the file", "pages of the file", "rows of another study")
 """Kinds that the command line is tried with."""
+
+PLACES: dict[str, Any] = {
+    "file": Files,
+    "folder": Folders,
+    "archive": archives.Archives,
+    "artifact": artifacts.Artifacts,
+    "statement": statements.Statements,
+}
+"""Beside a server, which is started when it is needed."""
+OWN = ("artifact", "statement")
+"""Places whose untouched copies show something of their own."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +159,7 @@ class Campaign:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 made = self.place(place)
-                self._expected[place] = made.expected() if place == "statement" else self._shown
+                self._expected[place] = made.expected() if place in OWN else self._shown
         return self._expected[place]
 
     @cached_property
@@ -170,8 +183,7 @@ class Campaign:
             running = self._stack.enter_context(running_server(programs))
             address = f"postgresql+psycopg://tests:secret@/{{}}?host={running.folder}"
             return Databases(self.untouched, folder, address)
-        places = {"file": Files, "folder": Folders, "archive": archives.Archives, "statement": statements.Statements}
-        return places[name](self.untouched, folder)
+        return PLACES[name](self.untouched, folder)
 
     def _changed(self, kind: Kind, random: Random) -> tuple[Any, str]:
         """Return a copy with a change, and the change in words; draw again what the database does not let happen."""
