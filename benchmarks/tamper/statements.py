@@ -16,10 +16,11 @@ from diffcredit.proofs.statements import check_statement
 
 @dataclass(frozen=True)
 class Statement:
-    """A copy of a statement, and the head that its contributor has from elsewhere."""
+    """A place for a copy of one of the statements' ``texts``, and the head that contributors have from elsewhere."""
 
     file: Path
     head: str
+    texts: tuple[str, ...]
 
     def reads(self) -> list[Read]:
         return [self.check]
@@ -40,31 +41,33 @@ class Statements:
     def __init__(self, untouched: Untouched, folder: Path) -> None:
         folder.mkdir()
         self._file, self._untouched = folder / "statement.json", untouched
-        self._texts = [
-            (untouched.file.parent / "results" / "statements" / f"{name}.json").read_text(encoding="utf-8")
-            for name in WORTHS
-        ]
-        self.number = 0
+        below = untouched.file.parent / "results" / "statements"
+        self._texts = tuple((below / f"{name}.json").read_text(encoding="utf-8") for name in WORTHS)
 
     def fresh(self) -> Statement:
-        self.number = (self.number + 1) % len(self._texts)
-        self._file.write_text(self._texts[self.number], encoding="utf-8")
-        return Statement(self._file, self._untouched.head)
+        self._file.write_text(self._texts[0], encoding="utf-8")
+        return Statement(self._file, self._untouched.head, self._texts)
 
     def expected(self) -> Shown:
         """Return what every untouched statement says."""
-        return {name: text for _ in self._texts for name, text in self.fresh().check().items()}
+        found = {}
+        for text in self._texts:
+            self._file.write_text(text, encoding="utf-8")
+            found |= Statement(self._file, self._untouched.head, self._texts).check()
+        return found
 
 
 def change_statement(copy: Statement, random: Random) -> str:
     """Write another JSON text in place of a statement's, or change a byte of it."""
-    old = copy.file.read_text(encoding="utf-8")
+    old = random.choice(copy.texts)
     if random.random() < 0.7:
-        new = other_json(json.dumps(json.loads(old), separators=(",", ":"), ensure_ascii=False), random)
+        old = json.dumps(json.loads(old), separators=(",", ":"), ensure_ascii=False)
+        new = other_json(old, random)
     else:
         place = random.randrange(len(old))
         new = old[:place] + chr(ord(old[place]) ^ (1 << random.randrange(7))) + old[place + 1 :]
     if new == old:
         raise Impossible
     copy.file.write_text(new, encoding="utf-8", errors="replace")
-    return f"{new!r:.100}"
+    place = next((here for here, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0)
+    return f"{old[place : place + 60]!r} → {new[place : place + 60]!r}"
