@@ -22,6 +22,7 @@ BENCHMARKS = (
     "cifar20",
     "cluster",
     "scale",
+    "tamper",
     "fuzz",
     "faults",
 )

@@ -132,6 +132,16 @@ ON_SERVER = {
         "DROP TABLE more",
         "property_values shows the rows of another",
     ),
+    "a column under another name": (
+        "ALTER TABLE evaluations RENAME COLUMN worker TO werker",
+        "ALTER TABLE evaluations RENAME COLUMN werker TO worker",
+        'its tables are not those of a ledger (column "worker" does not exist)',
+    ),
+    "a column of another type": (
+        "ALTER TABLE chain ALTER COLUMN number TYPE text",
+        "ALTER TABLE chain ALTER COLUMN number TYPE integer USING CAST(number AS integer)",
+        "its tables are not those of a ledger (operator does not exist: text >= ",
+    ),
 }
 
 
@@ -175,6 +185,10 @@ IN_FILE = {
     "text for an integer": (["UPDATE evaluations SET replicate = 'x' WHERE id = 5"], "is not as it was written"),
     "a number for a boolean": (["UPDATE properties SET higher_is_better = 7 WHERE id = 1"], "property 'colourfulness'"),
     "text for a link": (["UPDATE chain SET number = 'x' WHERE number = 9"], "rows 9 to 9 of the chain are missing"),
+    "a link before the first": (
+        ["INSERT INTO chain (study_id, number, kind, row_id, hash) VALUES (1, 0, 'value', 999, '')"],
+        "row 0 is before the beginning of the chain",
+    ),
     "broken JSON": (["UPDATE recipes SET settings = '{' WHERE id = 1"], "recipe 'sparsified'"),
     "no text": (["UPDATE evaluations SET worker = CAST(x'ff' AS TEXT) WHERE id = 5"], "damaged"),
     "a trigger": (

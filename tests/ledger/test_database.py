@@ -79,6 +79,16 @@ def refuse_to_wait(monkeypatch):
     monkeypatch.setattr(database.time, "sleep", lambda seconds: pytest.fail("waited"))
 
 
+def test_texts_come_as_texts_whatever_encoding_is_asked_for(postgres, monkeypatch):
+    with Ledger.open(postgres) as ledger:
+        register(ledger)
+    for encoding in ("SQL_ASCII", "LATIN1"):
+        monkeypatch.setenv("PGCLIENTENCODING", encoding)
+        with Ledger.open(postgres, create=False) as ledger:
+            assert ledger.studies() == [STUDY]
+            assert ledger.audit(STUDY).problems == ()
+
+
 def test_what_a_server_refuses_for_good_is_said_at_once(postgres, postgres_server, monkeypatch):
     Ledger.open(postgres).close()
     user = postgres_server.new_user()

@@ -29,7 +29,7 @@ Found = dict[str, dict[Any, Stored]]
 Seen = Callable[[str, str], object]
 """Called with the hash of each link in order, and the text of its row where that agrees."""
 
-LOWEST = -(2**63)  # primary key that a database can hold
+LOWEST = -(2**63)  # number that a database can hold
 
 _REFUSED = (TypeError, ValueError, KeyError, RecursionError)  # what a row of a stranger may raise
 
@@ -135,6 +135,9 @@ class AuditedStudy:
         for number, kind, key, hashed in links:
             if not (type(number) is type(key) is int and type(kind) is type(hashed) is str):
                 self.problems.append(f"a row of the chain after row {self.head.number} is damaged")
+                continue
+            if number < 1:
+                self.problems.append(f"row {number} is before the beginning of the chain: inserted")
                 continue
             row, text = found.get(kind, {}).pop(key, None), ""
             if number != self.head.number + 1:
@@ -296,7 +299,7 @@ def _read_whole(connection: Connection, name: str, seen: Seen) -> AuditedStudy:
         raise UserError("is of an older schema without a chain to compare its rows with; diffcredit run adds it")
     if not broken:  # in a damaged file, the rows of a table may never end
         kinds = {kind for kind, table in TABLES.items() if table.name in present}
-        links = stored.stored_links(connection, study.key, 1)
+        links = stored.stored_links(connection, study.key, LOWEST)
         study.compare(links, _rows(connection, study, dict.fromkeys(kinds, LOWEST)), seen)
     return study
 

@@ -18,7 +18,7 @@ from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.ledger import tables
 from diffcredit.ledger.away import away_while_opening, session_ended
 from diffcredit.ledger.migrations import migrate
-from diffcredit.ledger.soundness import ChangedRecord, is_damage
+from diffcredit.ledger.soundness import ChangedRecord, is_damage, is_of_other_tables
 from diffcredit.util.artifacts import canonical_json
 from diffcredit.util.events import event
 from diffcredit.util.sanitize import without_passwords
@@ -120,6 +120,8 @@ class Database:
             except DBAPIError as error:
                 if is_damage(error):
                     raise _damaged(error, self.name) from error
+                if is_of_other_tables(error) and not opening:
+                    raise _other_tables(error, self.name) from error
                 if getattr(error.orig, "sqlstate", None) == NOT_ALLOWED:
                     raise UserError(
                         f"{self.name}: {error.orig}; diffcredit roles lets its owner grant rights"
@@ -147,6 +149,11 @@ def _damaged(error: DBAPIError, name: str) -> ChangedRecord:
     return ChangedRecord(f"{name}: the record was changed: the file is damaged ({reason})")
 
 
+def _other_tables(error: DBAPIError, name: str) -> ChangedRecord:
+    reason = str(error.orig).partition("\n")[0]  # further lines quote the query
+    return ChangedRecord(f"{name}: the record was changed: its tables are not those of a ledger ({reason})")
+
+
 def _address(url: str | Path) -> URL:
     if isinstance(url, Path) or "://" not in url:
         return URL.create("sqlite", database=str(url))
@@ -161,8 +168,10 @@ def _address(url: str | Path) -> URL:
 
 
 def _engine(address: URL, name: str) -> Engine:
+    # whatever the environment or the database say: with SQL_ASCII texts would come as bytes
+    given = {"client_encoding": "utf8"} if address.get_backend_name() == "postgresql" else {}
     try:
-        engine = create_engine(address, json_serializer=canonical_json, pool_pre_ping=True)
+        engine = create_engine(address, json_serializer=canonical_json, pool_pre_ping=True, connect_args=given)
     except ModuleNotFoundError as error:
         raise UserError(
             f"{name}: needs the package {error.name}; for PostgreSQL, pip install 'diffcredit[postgres]' "

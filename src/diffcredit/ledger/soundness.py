@@ -16,6 +16,7 @@ RECORD = tuple(each.name for each in (*TABLES.values(), tables.chain))
 NAMES = (*RECORD, tables.claims.name, tables.schema_version.name)
 ADDED = {3: ("chain", "claims"), 4: ("entries",)}  # by versions of the schema after the oldest that is read
 MOST_DAMAGES = 20  # reported of a file
+OTHER_TABLES = {"42703", "42P01", "42804", "42883"}  # SQLSTATEs: no such column, no such table, types that do not fit
 
 # as queries find them, by the session's search path
 _POSTGRES = text(
@@ -89,3 +90,8 @@ def damages(connection: Connection) -> list[str]:
 def is_damage(error: DBAPIError) -> bool:
     """Return whether an error says that a database file is damaged."""
     return any(words in str(error.orig) for words in ("malformed", "decode to UTF-8", "incomplete input"))
+
+
+def is_of_other_tables(error: DBAPIError) -> bool:
+    """Return whether an error says that a server's tables have other columns than a ledger's, or other types."""
+    return getattr(error.orig, "sqlstate", None) in OTHER_TABLES
