@@ -1,6 +1,5 @@
-"""Changes to files that a study made beside its ledger: surrogates' values in ``models/``, and ``validation/``."""
+"""Changes to files of results that a study has beside its ledger: ``baselines/`` and ``validation/``."""
 
-import itertools
 import json
 import shutil
 import warnings
@@ -8,20 +7,16 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-import numpy as np
-import yaml
-
 from benchmarks.tamper.copies import Copy
 from benchmarks.tamper.judging import Read
 from benchmarks.tamper.shown import Shown, shown
-from benchmarks.tamper.untouched import NOISE, WORTHS, Untouched
+from benchmarks.tamper.untouched import Untouched
 from benchmarks.tamper.values import Impossible, other_json
+from diffcredit.baselines.study import kept_baselines, run_baselines
 from diffcredit.study.study import Study
-from diffcredit.util.artifacts import write_text
 from diffcredit.validation.validate import kept_sections
 
-SURROGATE, PART = "pools", "convergence"
-FOLDERS = ("models", "validation")
+BASELINES, PART = ("image_count", "pixel_similarity"), "convergence"
 
 
 class Evidenced(Copy):
@@ -32,16 +27,13 @@ class Evidenced(Copy):
 
 
 class Artifacts:
-    """Copies of a study with a surrogate, whose values are made up, and with a part of its validation."""
+    """Copies of a study with baselines and a part of its validation."""
 
     def __init__(self, untouched: Untouched, folder: Path) -> None:
         self._untouched, self._folder, self._source = untouched, folder, folder.with_name(f"{folder.name}, untouched")
         shutil.copytree(untouched.file.parent, self._source)
-        file = self._source / "study.yaml"
-        settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-        file.write_text(yaml.safe_dump({**settings, "surrogates": [SURROGATE]}, sort_keys=False), encoding="utf-8")
-        study = Study.load(file)
-        write_surrogate(study)
+        study = Study.load(self._source / "study.yaml")
+        run_baselines(study, [{"name": name} for name in BASELINES])
         study.validate([PART])
 
     def fresh(self) -> Evidenced:
@@ -57,27 +49,15 @@ class Artifacts:
 
 
 def shown_evidence(file: Path) -> Shown:
-    """The parts of the validation, as the report shows them."""
-    return {f"evidence of {each.part}": repr(each) for each in kept_sections(Study.load(file))}
+    """The parts of the validation and the baselines, as the report shows them."""
+    study = Study.load(file)
+    parts = {f"evidence of {each.part}": repr(each) for each in kept_sections(study)}
+    return parts | {f"baseline {each.found.name}": repr(vars(each)) for each in kept_baselines(study)}
 
 
-def write_surrogate(study: Study) -> None:
-    """Write values of the surrogate for every coalition: those of the true game, a little off."""
-    random = np.random.default_rng(3)
-    worths = np.array([WORTHS[name] for name in study.contributions.contributors]) * 0.8
-    for values in study.surrogates._values.values():
-        for prop, file in values._files.items():
-            sign = -1 if prop == "heldout_loss" else 1
-            table = {
-                "".join(map(str, members)): sign * float(worths @ members + NOISE * random.normal())
-                for members in itertools.product((0, 1), repeat=len(worths))
-            }
-            write_text(file, json.dumps({"surrogate": SURROGATE, "values": table}))
-
-
-def change_surrogate(copy: Copy, random: Random) -> str:
-    """Change a file in ``models/``."""
-    return _change_file(copy, "models", random)
+def change_baselines(copy: Copy, random: Random) -> str:
+    """Change a file in ``baselines/``."""
+    return _change_file(copy, "baselines", random)
 
 
 def change_validation(copy: Copy, random: Random) -> str:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +16,7 @@ from tests.postgres_server import binaries, running_server
 from benchmarks.tamper import archives, artifacts, images, links, pages, rows, schema, server, statements, study_files
 from benchmarks.tamper.commands import Commands
 from benchmarks.tamper.copies import Databases, Files, Folders
-from benchmarks.tamper.judging import HARMLESS, TRACEBACK, Judgement, judge
+from benchmarks.tamper.judging import HARMLESS, TRACEBACK, Judgement, Read, judge
 from benchmarks.tamper.shown import Shown, shown, shown_payout
 from benchmarks.tamper.untouched import Untouched, make
 from benchmarks.tamper.values import Impossible
@@ -27,12 +27,13 @@ DRAWS = 60  # of a change that is possible
 @dataclass(frozen=True)
 class Kind:
     """A kind of change: ``count`` of them in a whole campaign, to copies of one ``place``. ``noted``: only a head that
-    was noted before can show it."""
+    was noted before can show it. ``plans``: it may change what is still to be done, and so the status."""
 
     count: int
     place: str
     change: Callable[[Any, Random], str]
     noted: bool = False
+    plans: bool = False
 
 
 IN_LEDGER: dict[str, Kind] = {
@@ -74,12 +75,12 @@ IN_LEDGER: dict[str, Kind] = {
 """Changes to what the head covers."""
 
 BESIDE: dict[str, Kind] = {
-    "study files: settings": Kind(150, "folder", study_files.change_study),
-    "study files: text": Kind(50, "folder", study_files.change_study_text),
-    "archives: study file": Kind(50, "archive", study_files.change_archived_study),
+    "study files: settings": Kind(150, "folder", study_files.change_study, plans=True),
+    "study files: text": Kind(50, "folder", study_files.change_study_text, plans=True),
+    "archives: study file": Kind(50, "archive", study_files.change_archived_study, plans=True),
     "images": Kind(50, "folder", images.change_images),
-    "surrogates' values": Kind(60, "artifact", artifacts.change_surrogate),
-    "validation": Kind(40, "artifact", artifacts.change_validation),
+    "baselines": Kind(60, "artifact", artifacts.change_baselines),
+    "validation": Kind(60, "artifact", artifacts.change_validation),
     "statements": Kind(80, "statement", statements.change_statement),
 }
 """Changes to what lies beside the ledger."""
@@ -126,7 +127,8 @@ class Campaign:
         """Make one change of a kind and read the study; the same number makes the same change."""
         chosen, random = (IN_LEDGER | BESIDE)[kind], Random(f"{self._seed} {kind} {number}")
         copy, words = self._changed(chosen, random)
-        judgement = judge(copy.reads(), self.expected(chosen.place), copy.audit if chosen.noted else None)
+        reads = [partial(_without_status, read) for read in copy.reads()] if chosen.plans else copy.reads()
+        judgement = judge(reads, self.expected(chosen.place), copy.audit if chosen.noted else None)
         return Case(kind, number, words, judgement)
 
     def run_command(self, number: int) -> Case:
@@ -194,6 +196,10 @@ class Campaign:
             except (Impossible, SQLAlchemyError, *pages.REFUSALS):
                 continue
         raise RuntimeError(f"no change of {kind.change.__name__} is possible")
+
+
+def _without_status(read: Read) -> Shown:
+    return {name: text for name, text in read().items() if name != "status"}
 
 
 @contextmanager

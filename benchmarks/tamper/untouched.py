@@ -1,9 +1,10 @@
 """The studies that are tampered with, made in seconds: nothing is trained, their values are made up.
 
-The study that is read has a policy, a payout and statements. A second one, with other worths, lies in the same ledger,
-so that rows can change places between studies.
+The study that is read has a surrogate, a policy, a payout and statements. A second one, with other worths, lies in the
+same ledger, so that rows can change places between studies.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 from PIL import Image
 
 from diffcredit.coalitions import decode
@@ -19,6 +21,8 @@ from diffcredit.ledger import Evaluation, Ledger, PropertyRecord, RecipeRecord, 
 from diffcredit.payout.paying import recorded_payout
 from diffcredit.report.statements import write_study_statements
 from diffcredit.study.entered import enter_stated
+from diffcredit.study.manifest import enter_images, enter_terms
+from diffcredit.study.published import publish
 from diffcredit.study.study import Study
 
 NAME, OTHER = "tampered", "other"
@@ -30,13 +34,14 @@ SETTINGS: dict[str, Any] = {
     "name": NAME,
     "results": "results",
     "device": "cpu",
-    "contributions": {"path": "images", "resolution": 16},
+    "contributions": {"path": "images", "resolution": 16, "holdout": 0.34},
     "model": {"preset": "tiny", "train": {"steps": 2, "batch_size": 8, "learning_rate": 1e-3}},
     "retraining": {"method": "sparsified", "recover_steps": 2, "steps": 1},
     "sampling": {"steps": 2, "images": 4},
     "properties": ["colourfulness", {"name": "heldout_loss", "time_steps": 2}],
     "design": {"full_replicates": 2},
     "stop": {"evaluations": EVALUATIONS},
+    "surrogates": ["real_data"],
     "payout": {"property": "colourfulness", "fixed": "equal", "merit": "help", "r": 0.4, "currency": "EUR"},
 }
 
@@ -73,7 +78,7 @@ def write_study(folder: Path, changes: Mapping[str, Any]) -> Path:
     random = np.random.default_rng(0)
     for name in WORTHS:
         (folder / "images" / name).mkdir(parents=True)
-        for number in range(2):
+        for number in range(3):
             pixels = random.integers(0, 256, (16, 16, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / "images" / name / f"{number}.png")
     file = folder / "study.yaml"
@@ -88,6 +93,7 @@ def evaluate(study: Study, worths: Mapping[str, float], seed: int) -> None:
     given = np.array([worths[name] for name in study.contributions.contributors])
     with study.ledger() as ledger:
         _register(study, ledger)
+        _enter_surrogate(study, given * 0.8, random)
         number = 0
         while tasks := list(study.schedule().pending()):
             for task in tasks:
@@ -96,6 +102,7 @@ def evaluate(study: Study, worths: Mapping[str, float], seed: int) -> None:
                     ledger.record(study.name, study.recipe.name, _failed(task))
                 value = float(given[decode(task.coalition)].sum() + NOISE * random.normal())
                 ledger.record(study.name, study.recipe.name, _done(task, value, measured=number != 9))
+    publish(study)
 
 
 def _register(study: Study, ledger: Ledger) -> None:
@@ -104,6 +111,20 @@ def _register(study: Study, ledger: Ledger) -> None:
     ledger.register_recipe(study.name, RecipeRecord(study.recipe.name, study.recipe.settings))
     for name, options in PROPERTIES.items():
         ledger.register_property(study.name, PropertyRecord(name, {"name": name, **options}, name == "colourfulness"))
+    enter_images(study, ledger, study.contributions)
+    enter_terms(study, ledger)
+
+
+def _enter_surrogate(study: Study, worths: NDArray[np.float64], random: np.random.Generator) -> None:
+    """Enter values of the surrogate at every coalition: those of a game like the study's, with noise."""
+    for values in study.surrogates._values.values():
+        for prop, sign in (("colourfulness", 1), ("heldout_loss", -1)):
+            table = {
+                "".join(map(str, members)): sign * float(worths @ members + NOISE * random.normal())
+                for members in itertools.product((0, 1), repeat=len(worths))
+            }
+            values._keep_values(prop, table)
+    del vars(study.surrogates)["_values"]  # to be read from the ledger
 
 
 def _done(task: Task, value: float, *, measured: bool) -> Evaluation:

@@ -180,9 +180,8 @@ def kept_sections(study: Study) -> list[Section]:
         folder = section_folder(study, part)
         if not (folder / SECTION).exists():
             continue
-        section = read_section(folder)
         if is_entered(study, folder, content_of(folder)):
-            sections.append(section)
+            sections.append(read_section(folder))
         else:
             strange.append(part)
     if strange:

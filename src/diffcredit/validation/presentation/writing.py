@@ -51,7 +51,7 @@ def read_section(folder: Path) -> Section:
         raise UserError(f"{error.filename}: not found; a section is {SECTION} and the files that it names") from None
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{file}: not a section ({type(error).__name__}: {error})") from None
 
 
