@@ -122,7 +122,7 @@ def test_what_is_no_section_is_refused(tmp_path):
     (tmp_path / "lds" / "f.svg").unlink()
     with pytest.raises(UserError, match=r"f\.svg: not found"):
         read_section(tmp_path / "lds")
-    for text in ("{", json.dumps({"part": "lds"}), "[]", json.dumps({"title": 3})):
+    for text in ("{", json.dumps({"part": "lds"}), "[]", json.dumps({"title": 3}), "[" * 100_000):
         (tmp_path / "section.json").write_text(text)
         with pytest.raises(UserError, match=r"section\.json: not a section"):
             read_section(tmp_path)
