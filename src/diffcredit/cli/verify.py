@@ -1,4 +1,4 @@
-"""``diffcredit verify``: check that a study's ledger is unchanged."""
+"""``diffcredit verify``: check that a study's ledger is unchanged, and that the rest of the study agrees with it."""
 
 import warnings
 from pathlib import Path
@@ -38,7 +38,8 @@ def verify(
     ] = None,
     workers: WorkersOption = None,
 ) -> None:
-    """Check that no row of a study's ledger was changed, removed, inserted or moved since it was written."""
+    """Check that no row of a study's ledger was changed, removed, inserted or moved since it was written, and that the
+    study file, evidence, baselines and published credits are those of the ledger."""
     from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
