@@ -57,13 +57,28 @@ def recompute(study: "Study", executor: Executor, count: int) -> Iterator[Recomp
     done = study.evaluations(status="done")
     if not done:
         raise UserError(f"{study.file}: no evaluations of {study.recipe.name!r} to repeat; diffcredit run makes them")
-    study.prepare()
+    _prepare_to_read(study)
     drawn = random.SystemRandom().sample(done, min(count, len(done)))
     recorded = {each.key: each for each in drawn}
     tasks = [Task(each.coalition, each.replicate, each.purpose) for each in drawn]
     spreads = _spreads(done)
     for made in evaluate_again(study.recipe, executor, tasks):
         yield from _compared(recorded[made.key], made, spreads)
+
+
+def _prepare_to_read(study: "Study") -> None:
+    """Make what every evaluation starts from, and enter nothing: an auditor may only read."""
+    study.prepared.cache.share()
+    check(study)
+    with study.ledger(create=False) as ledger:
+        check_recipe(study.recipe, ledger)
+        recorded = study.recipe.recorded(ledger)
+    now = study.recipe.record.weights
+    if recorded is not None and now != recorded.weights:
+        raise UserError(
+            f"{study.file}: {study.recipe.name!r} starts from other weights here than in the ledger "
+            f"({recorded.weights or 'none'} → {now or 'none'}): values cannot be repeated"
+        )
 
 
 def _compared(old: Evaluation, new: Evaluation, spreads: dict[str, float]) -> Iterator[Recomputed]:
