@@ -125,7 +125,8 @@ def _unequal_artifacts(study: FaultyStudy, twin: FaultyStudy) -> int:
 def _verify(folder: Path) -> int:
     """The exit code of ``diffcredit verify``."""
     command = [sys.executable, "-m", "diffcredit", "verify", str(folder)]
-    return subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL).returncode
+    disk = {"DIFFCREDIT_OUTSIDE": tempfile.gettempdir()}  # the small one, on which the ledger may lie
+    return subprocess.run(command, env=ENVIRONMENT | disk, stdout=subprocess.DEVNULL).returncode
 
 
 def _difference(study: FaultyStudy, twin: FaultyStudy) -> float:
