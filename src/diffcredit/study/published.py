@@ -65,6 +65,8 @@ def check_published(study: "Study", credits: Mapping[str, Credits], evaluations:
     if last is None:
         return
     properties = last.content.get("properties", {})
+    if not isinstance(properties, dict):  # who wrote the chain anew may have written anything
+        properties = dict.fromkeys(credits)
     differing = [name for name, each in credits.items() if name in properties and _differ(each, properties[name])]
     if differing:
         raise ChangedRecord(
@@ -109,5 +111,5 @@ def _differ(credits: Credits, published: Any) -> bool:
             bool((np.abs(getattr(credits, name) - np.array(published[name], dtype=np.float64)) > allowed).any())
             for name in ("values", "low", "high")
         )
-    except (KeyError, TypeError, ValueError):  # who wrote the chain anew may have written anything
+    except (KeyError, TypeError, ValueError, OverflowError):
         return True
