@@ -112,6 +112,15 @@ def test_changed_evidence_and_baselines(diffcredit, copy, change):
         assert "is not as it was entered in the ledger" in line
 
 
+def test_removed_evidence_and_baselines(diffcredit, copy):
+    """Whoever removes what speaks against the credits cannot remove that it was there."""
+    assert "not here" not in diffcredit.printed("verify", copy)
+    shutil.rmtree(copy / "results/validation/lds")
+    (copy / BASELINES).unlink()
+    said = "Entered in the ledger, but not here: 'validation/lds', 'baselines/image_count-1.json'"
+    assert said in " ".join(diffcredit.printed("verify", copy).split())
+
+
 def test_evidence_that_nobody_entered_is_not_shown(diffcredit, copy):
     assert diffcredit("report", copy, warned=True)[0] == 0
     before = (copy / "results/report.html").read_text().count("It is 0.9.")

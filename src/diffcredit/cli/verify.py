@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 MOST_PROBLEMS = 20  # listed
+MOST_MISSING = 5
 
 
 def verify(
@@ -82,8 +83,12 @@ def verify_manifest(study: "Study") -> None:
     from diffcredit.study.published import published
 
     check_terms(study)
-    if files := check_files(study):
+    files, missing = check_files(study)
+    if files:
         say(f"{files:,} file{'s' * (files > 1)} of results, as entered in the ledger")
+    if missing:
+        more = f" and {len(missing) - MOST_MISSING:,} more" if len(missing) > MOST_MISSING else ""
+        say(f"Entered in the ledger, but not here: {', '.join(map(shortened, missing[:MOST_MISSING]))}{more}")
     if when := published(study):
         with warnings.catch_warnings(action="ignore", category=DiffcreditWarning):
             study.credits()  # compares them
