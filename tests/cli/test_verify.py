@@ -47,7 +47,7 @@ def test_an_untouched_ledger_and_a_changed_one(small):
     told = run("verify", small)
     head = head_in(told)
     (count,) = rows(small, "SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM property_values)")[0]
-    assert f"tiny: {count + 3} rows" in told  # one study, one recipe, one property
+    assert f"tiny: {count + 5} rows" in told  # one study, one recipe, one property, images, terms
     assert rows(small, "SELECT hash FROM chain ORDER BY number DESC LIMIT 1") == [(head,)]
     assert "rows, all unchanged" in run("verify", small, "--head", head.upper())
     assert head in run("status", small)
