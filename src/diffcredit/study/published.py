@@ -53,8 +53,11 @@ def published(study: "Study") -> str:
     """Return when the study's present credits were published; nothing if they were not."""
     with study.ledger(create=False) as ledger:
         known = ledger.entries(study.name, KIND)
-    last = _last(known, basis(study, study.evaluations()))
-    return last.entered if last else ""
+    evaluations = study.evaluations()
+    if last := _last(known, basis(study, evaluations)):
+        return last.entered
+    _refuse_lost_surrogates(study, known, evaluations)
+    return ""
 
 
 def check_published(study: "Study", credits: Mapping[str, Credits], evaluations: Sequence[Evaluation]) -> None:
@@ -63,6 +66,7 @@ def check_published(study: "Study", credits: Mapping[str, Credits], evaluations:
         known = ledger.entries(study.name, KIND)
     last = _last(known, basis(study, evaluations)) if known else None
     if last is None:
+        _refuse_lost_surrogates(study, known, evaluations)
         return
     properties = last.content.get("properties", {})
     if not isinstance(properties, dict):  # who wrote the chain anew may have written anything
@@ -75,20 +79,33 @@ def check_published(study: "Study", credits: Mapping[str, Credits], evaluations:
         )
 
 
+def _refuse_lost_surrogates(study: "Study", known: Sequence[Entry], evaluations: Sequence[Evaluation]) -> None:
+    """Refuse credits of the evaluations alone where surrogates corrected those that were published of the same ones:
+    without any other trace, these are then not what they were, such as a plug-in's code."""
+    names = study.surrogates.names
+    if names and (last := _last(known, basis(study, evaluations, names))):
+        raise ChangedRecord(
+            f"{study.file}: surrogates ({', '.join(names)}): the credits that were published on {last.entered[:10]} "
+            "follow from them, and they are not as they were measured then; restore their code and the version of "
+            "diffcredit, or have diffcredit run measure them again"
+        )
+
+
 def _last(known: Sequence[Entry], basis: str) -> Entry | None:
     """Return the last publication, if it was by the same estimator on this ``basis``."""
     same = bool(known) and (known[-1].content.get("estimator"), known[-1].content.get("basis")) == (ESTIMATOR, basis)
     return known[-1] if same else None
 
 
-def basis(study: "Study", evaluations: Sequence[Evaluation]) -> str:
-    """Return the hash of what the study's credits follow from."""
+def basis(study: "Study", evaluations: Sequence[Evaluation], surrogates: Sequence[str] | None = None) -> str:
+    """Return the hash of what the study's credits follow from; with these ``surrogates``, or those that are ready."""
     values = hashlib.sha256()
     for each in evaluations:
         if each.status == "done":
             task = f"{each.coalition} {each.replicate} {each.purpose}"
             values.update(f"{task} {sorted(each.measured.items())}\n".encode())
-    surrogates = study.surrogates.names if study.surrogates.when_ready(evaluations) else []
+    if surrogates is None:
+        surrogates = study.surrogates.names if study.surrogates.when_ready(evaluations) else []
     return fingerprint([terms_of(study), list(surrogates), values.hexdigest()])
 
 
