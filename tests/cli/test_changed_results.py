@@ -7,7 +7,7 @@ import shutil
 import pytest
 import yaml
 
-from diffcredit.study.manifest import enter_file
+from diffcredit.study.manifest import enter_file, enter_terms
 from diffcredit.study.study import Study
 from diffcredit.validation.presentation.sections import Section, Table
 from diffcredit.validation.presentation.writing import files_of, write_section
@@ -112,6 +112,15 @@ def test_changed_evidence_and_baselines(diffcredit, copy, change):
         assert "is not as it was entered in the ledger" in line
 
 
+def test_removed_evidence_and_baselines(diffcredit, copy):
+    """Whoever removes what speaks against the credits cannot remove that it was there."""
+    assert "not here" not in diffcredit.printed("verify", copy)
+    shutil.rmtree(copy / "results/validation/lds")
+    (copy / BASELINES).unlink()
+    said = "Entered in the ledger, but not here: 'validation/lds', 'baselines/image_count-1.json'"
+    assert said in " ".join(diffcredit.printed("verify", copy).split())
+
+
 def test_evidence_that_nobody_entered_is_not_shown(diffcredit, copy):
     assert diffcredit("report", copy, warned=True)[0] == 0
     before = (copy / "results/report.html").read_text().count("It is 0.9.")
@@ -120,6 +129,17 @@ def test_evidence_that_nobody_entered_is_not_shown(diffcredit, copy):
     assert code == 0, complaint
     assert "evidence (fidelity): not in the ledger; left out" in complaint
     assert (copy / "results/report.html").read_text().count("It is 0.9.") == before > 0
+
+
+def test_an_auditor_needs_no_code_of_surrogates(diffcredit, copy):
+    """All but the credits is verified without."""
+    stating(surrogates=["gone:Mine"])(copy)
+    study = Study.load(copy)
+    with study.ledger() as ledger:
+        enter_terms(study, ledger)
+    out = " ".join(diffcredit.printed("verify", copy).split())
+    assert "2 files of results, as entered in the ledger The published credits were not compared: " in out
+    assert "surrogates.0: 'gone:Mine' cannot be loaded" in out
 
 
 def test_swapped_images(diffcredit, copy):

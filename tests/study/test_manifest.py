@@ -17,6 +17,7 @@ from planted_study import additive, plant
 from tiny_study import write_small
 
 NAMES = ("ann", "bob", "cy", "dee")
+HUGE = {"contributors": list(NAMES), "method": "shapley", "values": [10**400] * 4}
 GAME = {"colourfulness": additive([4.0, 3.0, 2.0, 1.0], noise=0.1)}
 
 
@@ -100,12 +101,24 @@ def test_files(planted):
     with pytest.raises(ChangedRecord):  # an earlier one in its place is a change, too
         is_entered(planted, place, b"1")
     assert len(entries(planted, "file")) == 2
-    assert check_files(planted) == 0  # none is here
+    assert check_files(planted) == (0, ["baselines/x.json"])  # none is here
     place.parent.mkdir()
     place.write_bytes(b"2")
-    assert check_files(planted) == 1
+    assert check_files(planted) == (1, [])
     place.write_bytes(b"3")
     with pytest.raises(ChangedRecord):
+        check_files(planted)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../secret", "/dev/zero", "/", "..", "a/..", "a", "a/b/c", "a/\0", "a/" + "b" * 255]
+)
+def test_a_file_elsewhere_is_not_read(planted, name):
+    """Of a stranger's archive: what it names might have no end."""
+    with planted.ledger() as ledger:
+        entry = Entry("file", name, {"sha256": "0" * 64}, "2026-01-01T00:00:00+00:00")
+        ledger.enter(planted.name, entry, lambda known, evaluated: True)
+    with pytest.raises(ChangedRecord, match=r"the record was changed: .* is no file of results$"):
         check_files(planted)
 
 
@@ -125,6 +138,19 @@ def test_every_file_of_a_folder_counts(planted):
     for other in ({**whole, "lds.csv": b"1,3"}, {**whole, "more.csv": b""}, {"section.json": b"{}"}):
         with pytest.raises(ChangedRecord):
             is_entered(planted, folder, other)
+
+
+def test_hidden_files_of_a_folder_do_not_count(planted):
+    """A file manager's, which nobody reads."""
+    folder = planted.folder / "validation/lds"
+    enter_file(planted, folder, {"section.json": b"{}"})
+    folder.mkdir(parents=True)
+    for name, content in (("section.json", "{}"), (".DS_Store", "x")):
+        (folder / name).write_text(content)
+    assert check_files(planted) == (1, [])
+    (folder / "section.json").rename(folder / ".section.json")
+    with pytest.raises(ChangedRecord):
+        check_files(planted)
 
 
 def test_each_contributors_images(tmp_path):
@@ -165,7 +191,13 @@ def test_credits_that_no_longer_follow_are_not_shown(planted):
     planted.credits("unshrunk")  # not what was published
 
 
-@pytest.mark.parametrize("content", [{}, {"estimator": 1}, {"properties": {"colourfulness": 3}}])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *({}, {"estimator": 1}),
+        *({"properties": each} for each in (3, None, ["colourfulness"], {"colourfulness": 3}, {"colourfulness": HUGE})),
+    ],
+)
 def test_a_publication_that_is_none_is_a_line(planted, content):
     published.publish(planted)
     (entry,) = entries(planted, "credits")

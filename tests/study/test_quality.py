@@ -11,7 +11,8 @@ from diffcredit.diffusion.generating import generate
 from diffcredit.errors import DiffcreditError
 from diffcredit.execution.threads import limited_threads
 from diffcredit.ledger import ChangedRecord
-from diffcredit.study.quality import LOSS, Comparison, compare, complaints, kept
+from diffcredit.report.scope import notes_on_pruning
+from diffcredit.study.quality import LOSS, Comparison, compare, complaints, kept, unknown
 from diffcredit.study.study import Study
 from tiny_study import CONFIG, write_small
 
@@ -140,6 +141,24 @@ def test_it_is_computed_once(pruned):
             reads(Study.load(study.file))
     file.write_text(before)
     assert compare(Study.load(study.file)) == list(found.values())
+
+
+def test_a_comparison_that_was_made_and_is_not_shown_is_said(pruned, monkeypatch):
+    """Whoever removes it cannot make a report that is silent about pruning."""
+    study, _ = pruned
+    (file,) = study.cache.folder.glob("quality-*.json")
+    assert unknown(study) == ""
+    assert not any("not known" in note for note in notes_on_pruning(study))
+    with monkeypatch.context() as patched:
+        patched.setattr("diffcredit.study.quality.is_entered", lambda *given: False)
+        assert unknown(study) == f"models/{file.name} is not in the ledger"
+    whole = file.read_bytes()
+    file.unlink()
+    assert notes_on_pruning(study) == [
+        f"What pruning changed in the base model is not known here: models/{file.name} is in the ledger, but not here; "
+        "diffcredit run measures it."
+    ]
+    file.write_bytes(whole)
 
 
 @pytest.mark.parametrize("method", ["fine_tune", "from_scratch"])

@@ -9,10 +9,11 @@ from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
-from diffcredit.ledger import Evaluation, Value
+from diffcredit.ledger import ChangedRecord, Evaluation, Value
 from diffcredit.report.composing import write_results
 from diffcredit.study.crediting import estimate_all
 from diffcredit.study.manifest import enter_terms
+from diffcredit.study.published import published
 from diffcredit.study.study import Study
 from diffcredit.testing.games import brute_force_shapley, learning
 from test_architecture import HEAVY, RUN, loaded
@@ -224,6 +225,34 @@ def test_mistakes_show_before_anything_is_trained(tmp_path, changes, said):
         run_here(file)
     assert str(raised.value).startswith(f"{file}: surrogates")
     assert not (tmp_path / "results").exists()
+
+
+PLUG_IN = """
+from diffcredit.surrogates.existing_images import RealImages
+
+class Mine(RealImages):
+    pass
+"""
+
+
+def test_changed_code_of_a_surrogate_shows_no_other_credits(tmp_path):
+    """Credits of the evaluations alone would be others than those that were published."""
+    file = write_small(tmp_path, {"surrogates": [{"name": "mine:Mine", "coalitions": 14}]}, "a b c d")
+    code = tmp_path / "mine.py"
+    code.write_text(PLUG_IN)
+    with limited_threads(1):
+        Study.load(file).run(InProcess())
+    before = Study.load(file).credits()["colourfulness"].values
+    code.write_text(PLUG_IN.replace("pass", "more = 1"))
+    for shows in (Study.credits, published):
+        with pytest.raises(
+            ChangedRecord, match=r"study\.yaml: surrogates \(mine:Mine\): the credits .* follow from them"
+        ):
+            shows(Study.load(file))
+    with limited_threads(1):
+        Study.load(file).run(InProcess())
+    assert published(Study.load(file))
+    np.testing.assert_array_equal(Study.load(file).credits()["colourfulness"].values, before)
 
 
 def test_a_property_that_fails_on_a_surrogates_images_is_an_error_with_both_names(tmp_path):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 MOST_PROBLEMS = 20  # listed
+MOST_MISSING = 5
 
 
 def verify(
@@ -83,9 +84,18 @@ def verify_manifest(study: "Study") -> None:
     from diffcredit.study.published import published
 
     check_terms(study)
-    if files := check_files(study):
+    files, missing = check_files(study)
+    if files:
         say(f"{files:,} file{'s' * (files > 1)} of results, as entered in the ledger")
-    if when := published(study):
+    if missing:
+        more = f" and {len(missing) - MOST_MISSING:,} more" if len(missing) > MOST_MISSING else ""
+        say(f"Entered in the ledger, but not here: {', '.join(map(shortened, missing[:MOST_MISSING]))}{more}")
+    try:
+        when = published(study)
+    except UserError as error:  # such as a surrogate's code, which whoever audits a ledger need not have or allow
+        say(f"The published credits were not compared: {error}")
+        return
+    if when:
         with warnings.catch_warnings(action="ignore", category=DiffcreditWarning):
             study.credits()  # compares them
         say(f"The credits that were published on {when[:10]} follow from the ledger.")

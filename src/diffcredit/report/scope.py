@@ -88,4 +88,6 @@ def notes_on_images(contributions: "Contributions") -> list[str]:
 
 def notes_on_pruning(study: "Study") -> list[str]:
     """Return notes on what pruning changed, from comparisons that were made earlier. The base model must be there."""
+    if why := quality.unknown(study):
+        return [f"What pruning changed in the base model is not known here: {why}; diffcredit run measures it."]
     return [f"{complaint}." for complaint in quality.complaints(study, quality.kept(study))]

@@ -22,6 +22,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution.tasks import utc_now
 from diffcredit.ledger import ChangedRecord, Entry, Ledger, NoLedger, differences
 from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.sanitize import shortened
 
 if TYPE_CHECKING:
     from diffcredit.contributions import Contributions
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 TERMS, IMAGES, FILE = "terms", "images", "file"
 SECTIONS = ("design", "reference", "matters", "retired", "surrogates", "validation")
 MOST_LINES = 3  # differences in a message
+LONGEST_NAME = 255  # bytes, as file systems have it
 
 Content = bytes | Mapping[str, bytes]
 """A file's content, or that of a folder's files by their names."""
@@ -94,25 +96,44 @@ def is_older(study: "Study") -> bool:
     return not _entries(study, TERMS)
 
 
-def check_files(study: "Study") -> int:
-    """Refuse the first file that is here and not as it was entered; return how many are."""
-    places = [place / name for name in _entries(study, FILE) for place in (study.folder, study.cache.folder.parent)]
+def check_files(study: "Study") -> tuple[int, list[str]]:
+    """Refuse the first file that is here and not as it was entered; return how many are, and the names of those that
+    are missing."""
+    names = list(_entries(study, FILE))
+    if strange := next((name for name in names if not _is_name(name)), None):  # it would be read, wherever it leads
+        raise ChangedRecord(f"{study.file}: the record was changed: {shortened(strange)} is no file of results")
+    places = [place / name for name in names for place in (study.folder, study.cache.folder.parent)]
     here = [place for place in dict.fromkeys(places) if place.exists()]
     for place in here:
         is_entered(study, place, content_of(place))
-    return len(here)
+    found = {name_of(place) for place in here}
+    return len(here), [name for name in names if name not in found]
+
+
+def is_missing(study: "Study", file: Path) -> bool:
+    """Return whether a file was entered, and is not here."""
+    return not file.exists() and name_of(file) in _entries(study, FILE)
 
 
 def content_of(place: Path) -> Content:
-    """Return the content of a file, or of all files in a folder."""
+    """Return the content of a file, or of all files in a folder but hidden ones, which are no results: file managers
+    leave some."""
     if place.is_dir():
-        return {file.name: file.read_bytes() for file in sorted(place.iterdir()) if file.is_file()}
+        files = (file for file in sorted(place.iterdir()) if file.is_file() and not file.name.startswith("."))
+        return {file.name: file.read_bytes() for file in files}
     return place.read_bytes()
 
 
 def name_of(file: Path) -> str:
     """Return the name of a file in the manifest: with its folder, wherever that lies."""
     return f"{file.parent.name}/{file.name}"
+
+
+def _is_name(name: str) -> bool:
+    """Return whether :func:`name_of` may have made a name."""
+    parts = name.split("/")
+    plain = len(parts) == 2 and not {"", ".", ".."} & {*parts} and "\0" not in name
+    return plain and len(name.encode(errors="replace")) <= LONGEST_NAME
 
 
 def _hash(content: Content) -> str:

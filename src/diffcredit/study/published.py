@@ -53,8 +53,11 @@ def published(study: "Study") -> str:
     """Return when the study's present credits were published; nothing if they were not."""
     with study.ledger(create=False) as ledger:
         known = ledger.entries(study.name, KIND)
-    last = _last(known, basis(study, study.evaluations()))
-    return last.entered if last else ""
+    evaluations = study.evaluations()
+    if last := _last(known, basis(study, evaluations)):
+        return last.entered
+    _refuse_lost_surrogates(study, known, evaluations)
+    return ""
 
 
 def check_published(study: "Study", credits: Mapping[str, Credits], evaluations: Sequence[Evaluation]) -> None:
@@ -63,13 +66,28 @@ def check_published(study: "Study", credits: Mapping[str, Credits], evaluations:
         known = ledger.entries(study.name, KIND)
     last = _last(known, basis(study, evaluations)) if known else None
     if last is None:
+        _refuse_lost_surrogates(study, known, evaluations)
         return
     properties = last.content.get("properties", {})
+    if not isinstance(properties, dict):  # who wrote the chain anew may have written anything
+        properties = dict.fromkeys(credits)
     differing = [name for name, each in credits.items() if name in properties and _differ(each, properties[name])]
     if differing:
         raise ChangedRecord(
             f"{study.file}: the record was changed: the credits of {', '.join(differing)} that were published on "
             f"{last.entered[:10]} no longer follow from the ledger; something that decides them is not as it was"
+        )
+
+
+def _refuse_lost_surrogates(study: "Study", known: Sequence[Entry], evaluations: Sequence[Evaluation]) -> None:
+    """Refuse credits of the evaluations alone where surrogates corrected those that were published of the same ones:
+    without any other trace, these are then not what they were, such as a plug-in's code."""
+    names = study.surrogates.names
+    if names and (last := _last(known, basis(study, evaluations, names))):
+        raise ChangedRecord(
+            f"{study.file}: surrogates ({', '.join(names)}): the credits that were published on {last.entered[:10]} "
+            "follow from them, and they are not as they were measured then; restore their code and the version of "
+            "diffcredit, or have diffcredit run measure them again"
         )
 
 
@@ -79,14 +97,15 @@ def _last(known: Sequence[Entry], basis: str) -> Entry | None:
     return known[-1] if same else None
 
 
-def basis(study: "Study", evaluations: Sequence[Evaluation]) -> str:
-    """Return the hash of what the study's credits follow from."""
+def basis(study: "Study", evaluations: Sequence[Evaluation], surrogates: Sequence[str] | None = None) -> str:
+    """Return the hash of what the study's credits follow from; with these ``surrogates``, or those that are ready."""
     values = hashlib.sha256()
     for each in evaluations:
         if each.status == "done":
             task = f"{each.coalition} {each.replicate} {each.purpose}"
             values.update(f"{task} {sorted(each.measured.items())}\n".encode())
-    surrogates = study.surrogates.names if study.surrogates.when_ready(evaluations) else []
+    if surrogates is None:
+        surrogates = study.surrogates.names if study.surrogates.when_ready(evaluations) else []
     return fingerprint([terms_of(study), list(surrogates), values.hexdigest()])
 
 
@@ -109,5 +128,5 @@ def _differ(credits: Credits, published: Any) -> bool:
             bool((np.abs(getattr(credits, name) - np.array(published[name], dtype=np.float64)) > allowed).any())
             for name in ("values", "low", "high")
         )
-    except (KeyError, TypeError, ValueError):  # who wrote the chain anew may have written anything
+    except (KeyError, TypeError, ValueError, OverflowError):
         return True

@@ -23,7 +23,7 @@ from diffcredit.properties import Context
 from diffcredit.properties.heldout_loss import HeldoutLoss
 from diffcredit.properties.measuring import Observation, measure_all
 from diffcredit.study import identity
-from diffcredit.study.manifest import enter_file, is_entered
+from diffcredit.study.manifest import enter_file, is_entered, is_missing, name_of
 from diffcredit.util.artifacts import canonical_json, read_json, write_text
 
 if TYPE_CHECKING:
@@ -117,6 +117,17 @@ def kept(study: "Study") -> list[Comparison]:
     if file is None or not file.exists() or not is_entered(study, file, file.read_bytes()):
         return []
     return read_json(file, _comparisons)
+
+
+def unknown(study: "Study") -> str:
+    """Return why comparisons that were made are not :func:`kept`; nothing if they are, or were never made."""
+    file = _file(study)
+    if file is None:
+        return ""
+    if is_missing(study, file):
+        return f"{name_of(file)} is in the ledger, but not here"
+    strange = file.exists() and not is_entered(study, file, file.read_bytes())
+    return f"{name_of(file)} is not in the ledger" if strange else ""
 
 
 def _comparisons(rows: Any) -> list[Comparison]:

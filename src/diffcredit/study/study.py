@@ -250,6 +250,9 @@ class Study:
         method = method or method_of(self.config.design.distribution)
         corrected = corrected and method == DEFAULT
         surrogates = self.surrogates.when_ready(evaluations) if corrected else None
+        credits, reasons = estimate_all(evaluations, better, self.config, method, confidence, surrogates, contributors)
+        if as_published:
+            check_published(self, credits, evaluations)
         if corrected and surrogates is None:
             warnings.warn(
                 f"surrogates ({', '.join(self.surrogates.names)}): not measured at all coalitions yet, so these are "
@@ -257,9 +260,6 @@ class Study:
                 DiffcreditWarning,
                 stacklevel=2,
             )
-        credits, reasons = estimate_all(evaluations, better, self.config, method, confidence, surrogates, contributors)
-        if as_published:
-            check_published(self, credits, evaluations)
         if not credits:
             raise UserError(f"{self.file}: no credits yet: {'; '.join(dict.fromkeys(reasons.values()))}")
         for name, reason in reasons.items():

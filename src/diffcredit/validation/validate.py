@@ -75,9 +75,10 @@ def validate(
     they are made, and may show them. A part that cannot be computed is left out with its reason. Raises UserError where
     nothing has been evaluated yet, or the ledger's evaluations have other settings."""
     data = open_data(study, properties)
+    ready = study.surrogates.names and study.surrogates.ready()  # before: then an older study's files count no more
     with study.ledger() as ledger:
         enter_terms(study, ledger)
-    if study.surrogates.names and study.surrogates.ready():
+    if ready:
         study.surrogates.prepare()
     sections: list[Section] = []
     left_out: dict[str, str] = {}
