@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import settings
 
 from paid_study import evaluated, stated
 from postgres_server import Server, binaries, running_server
@@ -20,6 +21,10 @@ os.environ["DIFFCREDIT_NOTES"] = NOTES.name
 # Nor what this user trusts; the tests' own plug-ins may run, but where consent itself is tested.
 os.environ["XDG_CONFIG_HOME"] = str(Path(NOTES.name) / "configuration")
 os.environ["DIFFCREDIT_ALLOW_PLUGINS"] = "1"
+
+# A busy machine is slow; nothing is timed within a test.
+settings.register_profile("without deadlines", deadline=None)
+settings.load_profile("without deadlines")
 
 
 def pytest_collection() -> None:

@@ -319,7 +319,7 @@ def test_a_period_is_paid_once(diffcredit, refuses, paying):
     diffcredit.printed("payout", paying, "--pool", "100.00", "--period", "2026-Q1")
     refuses("--period", "2026-Q1", said=["--period: '2026-Q1' was paid on 20"])
     refuses("--period", "2026-q1", said=["--period: '2026-Q1' was paid on 20"])  # one folder, where case does not count
-    assert [kind for kind, *_ in rows(paying, ENTRIES)] == ["policy", "payout", "proof", "payout", "proof"]
+    assert [kind for kind, *_ in rows(paying, ENTRIES)] == ["policy", "terms", "credits", *["payout", "proof"] * 2]
 
 
 def test_statements_that_cannot_be_written(diffcredit, paying):

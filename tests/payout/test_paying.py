@@ -19,10 +19,9 @@ from diffcredit.ledger import Ledger
 from diffcredit.payout import paying as steps
 from diffcredit.payout.paying import recorded_payout
 from diffcredit.payout.records import Payout
-from diffcredit.study.published import publish
 from diffcredit.study.study import Study
 from diffcredit.util.artifacts import canonical_json
-from paid_study import evaluated, stated
+from paid_study import evaluated, published, stated
 from tiny_study import changed, rows
 
 
@@ -148,7 +147,7 @@ def test_an_end_before_the_record(paying, monkeypatch, step):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    publish(Study.load(paying))  # or a payout does so first
+    published(paying / "study.yaml")  # as a run does, or else the payout
     before = rows(paying, "SELECT count(*) FROM chain")
     with monkeypatch.context() as patched:
         patched.setattr(steps, step, stop)

@@ -50,7 +50,7 @@ def entries(study, kind):
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"design": {"distribution": "kernel", "full_replicates": 1}}, r'design\.distribution \(absent\) → "kernel"'),
+        ({"design": {"distribution": "kernel"}}, r'design\.distribution \(absent\) → "kernel"'),
         ({"reference": {"colourfulness": 7.0}}, r'reference \(absent\) → {"colourfulness":7\.0}'),
         ({"matters": 0.001}, r"matters \(absent\) → 0\.001"),
         ({"surrogates": ["real_data"]}, r'surrogates \(absent\) → \[{"name":"real_data"}\]'),
@@ -74,7 +74,8 @@ def test_a_changed_study_file_shows_nothing(planted, sections, said):
 
 
 def test_what_decides_no_credit_may_change(planted):
-    changed(planted, stop={"evaluations": 3}, keep="images", threads=2).credits()
+    design = {"full_replicates": 7, "seed": 3}
+    changed(planted, stop={"evaluations": 3}, keep="images", threads=2, design=design).credits()
 
 
 def test_a_default_that_is_written_out_is_no_change(planted):
@@ -126,7 +127,7 @@ def test_a_strangers_baseline_is_left_out(planted):
     place = planted.folder / "baselines/image_count-0.json"
     place.parent.mkdir()
     place.write_text("{}")
-    with pytest.warns(DiffcreditWarning, match=r"image_count-0\.json: not in the ledger; left out, and entered by"):
+    with pytest.warns(DiffcreditWarning, match=r"image_count-0\.json: not in the ledger; left out, and made again by"):
         assert kept_baselines(planted) == []
 
 

@@ -26,6 +26,7 @@ from diffcredit.util.plugins import settings_of
 if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
+MOST_NAMES = 3  # of files in a warning
 # of a kept file; one without some of them is an earlier version's
 KEYS = {"study", "made_from", "method", "options", "title", "category", "property", "higher_is_better", "rows"}
 
@@ -75,7 +76,9 @@ def kept_baselines(study: "Study") -> list[StudyBaseline]:
         else:
             strange.append(file.name)
     if strange:
-        said = f"{', '.join(strange)}: not in the ledger; left out, and entered by diffcredit baselines"
+        more = f" and {len(strange) - MOST_NAMES} more" if len(strange) > MOST_NAMES else ""
+        named = f"{', '.join(strange[:MOST_NAMES])}{more}"
+        said = f"{named}: not in the ledger; left out, and made again by diffcredit baselines"
         warnings.warn(said, DiffcreditWarning, stacklevel=2)
     order = {name: place for place, name in enumerate(BASELINES)}
     return sorted(results, key=lambda each: (order.get(each.found.method, len(order)), each.found.name))
@@ -100,9 +103,7 @@ def _of_method(
         seen = [record.fingerprint, record.higher_is_better] if record else None
         made_from = fingerprint([settings_of(baseline, options), seen])
         kept_from, kept = _usable(file, study)
-        if kept_from == made_from:
-            enter_file(study, file, file.read_bytes())  # it may be older than the manifest
-        else:
+        if kept_from != made_from:
             try:
                 with limited_threads(study.config.threads):
                     found = baseline_credits(baseline, dataclasses.replace(evidence, prop=prop))
@@ -170,10 +171,10 @@ def _identity(study: "Study") -> str:
 
 
 def _usable(file: Path, study: "Study") -> tuple[str | None, list[StudyBaseline]]:
-    """Return :func:`_kept` of a file that is as it was entered in the ledger; of a changed one, nothing."""
+    """Return :func:`_kept` of a file that is as it was entered in the ledger; of another one, nothing."""
     try:
-        if file.exists():
-            is_entered(study, file, file.read_bytes())
+        if not file.exists() or not is_entered(study, file, file.read_bytes()):
+            return None, []
     except ChangedRecord as error:
         warnings.warn(f"{error}: it is computed anew", DiffcreditWarning, stacklevel=4)
         return None, []

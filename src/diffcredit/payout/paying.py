@@ -27,6 +27,7 @@ from diffcredit.payout.recorded import KIND, Proof, Recorded, payouts
 from diffcredit.payout.records import Payout, Row
 from diffcredit.payout.works import Given, given_works
 from diffcredit.study.entered import enter_policy
+from diffcredit.study.manifest import enter_terms
 from diffcredit.study.policy import PolicySection, money, plain_text
 from diffcredit.study.published import publish
 from diffcredit.util.decimals import exactly
@@ -84,9 +85,10 @@ def pay(
         )
         works = given_works(study, names)
         rows = tuple(_row(basis, i, earned, sure, opening[name], works[name]) for i, name in enumerate(names))
-        publish(study)
         # As late as can be: a payout that was interrupted before has fixed nothing.
         entered = enter_policy(study, ledger, basis.policy, basis.where)
+        enter_terms(study, ledger)  # those that the credits were estimated by; an older study has none
+        publish(study)
         made = _payout(study, basis, entered, period, amount, sure, despite, rows, ledger)
         _enter(study, ledger, made, [each.previous for each in before])
     return made

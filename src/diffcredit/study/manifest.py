@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from diffcredit.study.study import Study
 
 TERMS, IMAGES, FILE = "terms", "images", "file"
-SECTIONS = ("design", "reference", "matters", "retired", "surrogates", "validation")
+SECTIONS: dict[str, Any] = {
+    "design": {"distribution"},  # the rest decides what is evaluated
+    "reference": True,
+    "matters": True,
+    "retired": True,
+    "surrogates": True,
+    "validation": True,
+}
 MOST_LINES = 3  # differences in a message
 LONGEST_NAME = 255  # bytes, as file systems have it
 
@@ -40,12 +47,25 @@ Content = bytes | Mapping[str, bytes]
 def terms_of(study: "Study") -> dict[str, Any]:
     """Return what the study file says in the sections that decide what is shown. Defaults are left out, so that options
     which a later release adds change nothing."""
-    return study.config.model_dump(mode="json", include=set(SECTIONS), exclude_defaults=True)
+    return study.config.model_dump(mode="json", include=SECTIONS, exclude_defaults=True)
 
 
 def enter_terms(study: "Study", ledger: Ledger) -> None:
-    """Enter what the study file says now, unless it is what was entered last."""
+    """Enter what the study file says now, unless it is what was entered last. What an older study has in files enters
+    first: it counts as it is then, and no more later."""
+    if is_older(study):
+        _take_over(study)
     _enter_new(study, ledger, TERMS, TERMS, terms_of(study))
+
+
+def _take_over(study: "Study") -> None:
+    places = [*(study.folder / "baselines").glob("*.json"), *(study.folder / "validation").glob("*/section.json")]
+    places += study.cache.folder.glob("quality-*.json")
+    for place in sorted(places):
+        place = place.parent if place.parent.parent.name == "validation" else place
+        enter_file(study, place, content_of(place))
+    if study.surrogates.names and study.evaluations() and study.surrogates.ready():
+        study.surrogates.prepare()
 
 
 def check_terms(study: "Study") -> None:

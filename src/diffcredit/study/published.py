@@ -19,6 +19,7 @@ from diffcredit.errors import DiffcreditWarning, UserError
 from diffcredit.execution.tasks import utc_now
 from diffcredit.ledger import ChangedRecord, Entry, Evaluation
 from diffcredit.study.manifest import terms_of
+from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import fingerprint
 
 if TYPE_CHECKING:
@@ -123,10 +124,15 @@ def _differ(credits: Credits, published: Any) -> bool:
     try:
         if (list(credits.names), credits.method) != (published["contributors"], published["method"]):
             return True
-        allowed = ROUNDING * (credits.high - credits.low) / 2 + 1e-9 * np.abs(credits.values).max()
-        return any(
-            bool((np.abs(getattr(credits, name) - np.array(published[name], dtype=np.float64)) > allowed).any())
-            for name in ("values", "low", "high")
-        )
+        widths = (credits.high - credits.low) / 2
+        allowed = ROUNDING * np.where(np.isfinite(widths), widths, 0.0) + 1e-9 * np.abs(credits.values).max()
+        return not all(_agree(getattr(credits, name), published[name], allowed) for name in ("values", "low", "high"))
     except (KeyError, TypeError, ValueError, OverflowError):
         return True
+
+
+def _agree(now: FloatArray, published: Any, allowed: FloatArray) -> bool:
+    """Return whether numbers agree; those that are not finite were published as None."""
+    then = np.array(published, dtype=np.float64)
+    known = np.isfinite(now)
+    return bool((known == np.isfinite(then)).all() and (np.abs(now - then)[known] <= allowed[known]).all())

@@ -99,15 +99,12 @@ def compare(study: "Study") -> list[Comparison]:
     """Compare the study's properties and the denoising loss of the three models, once; there is nothing to compare if
     coalitions start from the base model itself, or from no model."""
     file = _file(study)
-    if file is not None and not file.exists():
+    if file is not None and not (file.exists() and is_entered(study, file, file.read_bytes())):
         with limited_threads(study.config.threads):
             comparisons = _compare(study)
         text = canonical_json([dataclasses.asdict(comparison) for comparison in comparisons])
         enter_file(study, file, text.encode())
         write_text(file, text)
-    if file is not None:
-        is_entered(study, file, file.read_bytes())  # or refused
-        enter_file(study, file, file.read_bytes())  # it may be older than the manifest
     return kept(study)
 
 

@@ -220,10 +220,10 @@ class StudySurrogates:
         return found
 
     def _from_files(self, keys: Mapping[str, str]) -> dict[str, Known]:
-        """Return the values in files, as earlier versions kept them. Those of a study that is in no manifest yet count;
-        a writer enters them."""
+        """Return the values in files, as earlier versions kept them. They count as long as the study has no manifest,
+        with which a writer enters them."""
         found: dict[str, Known] = {}
-        for prop, key in keys.items() if self._measures or is_older(self._study) else ():
+        for prop, key in keys.items() if is_older(self._study) else ():
             file = self._study.cache.path("surrogate", key, ".json")
             if file.exists():
                 found[prop] = read_json(file, _values_of)

@@ -75,10 +75,9 @@ def validate(
     they are made, and may show them. A part that cannot be computed is left out with its reason. Raises UserError where
     nothing has been evaluated yet, or the ledger's evaluations have other settings."""
     data = open_data(study, properties)
-    ready = study.surrogates.names and study.surrogates.ready()  # before: then an older study's files count no more
     with study.ledger() as ledger:
         enter_terms(study, ledger)
-    if ready:
+    if study.surrogates.names and study.surrogates.ready():
         study.surrogates.prepare()
     sections: list[Section] = []
     left_out: dict[str, str] = {}
@@ -186,7 +185,7 @@ def kept_sections(study: Study) -> list[Section]:
         else:
             strange.append(part)
     if strange:
-        said = f"evidence ({', '.join(strange)}): not in the ledger; left out, and entered by diffcredit validate"
+        said = f"evidence ({', '.join(strange)}): not in the ledger; left out, and made again by diffcredit validate"
         warnings.warn(said, DiffcreditWarning, stacklevel=2)
     return sections
 
