@@ -224,3 +224,23 @@ def test_the_manifest_travels(planted, tmp_path):
     assert published.published(other)
     with pytest.raises(UserError, match="matters"):
         changed(other, matters=2.0).credits()
+
+
+def test_an_older_studys_files_are_taken_over_once(tmp_path):
+    study = one_property(tmp_path)
+    place, section = study.folder / "baselines" / "x.json", study.folder / "validation" / "lds"
+    place.parent.mkdir()
+    section.mkdir(parents=True)
+    place.write_bytes(b"{}")
+    (section / "section.json").write_bytes(b"{}")
+    with study.ledger() as ledger:
+        enter_terms(study, ledger)
+    assert {each.name for each in entries(study, "file")} == {"baselines/x.json", "validation/lds"}
+    assert check_files(study) == (2, [])
+    later = place.with_name("later.json")
+    later.write_bytes(b"1")
+    with study.ledger() as ledger:
+        enter_terms(study, ledger)
+    assert not is_entered(study, later, b"1")
+    with pytest.warns(DiffcreditWarning, match=r"later\.json: not in the ledger"):
+        kept_baselines(study)

@@ -1,10 +1,14 @@
 """Surrogates in a study file: prepared once, their values in the ledger, corrected by evaluations."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
 import yaml
 
+import tampering
 from diffcredit.coalitions import encode, make_design
 from diffcredit.errors import DiffcreditError, DiffcreditWarning, UserError
 from diffcredit.execution import InProcess
@@ -309,3 +313,29 @@ def test_the_stopping_rule_sees_the_better_precision(planted):
         schedule = Study.load(planted.file).schedule()
         schedule.catch_up()
         assert schedule.rule_status().reached is reached
+
+
+def test_values_in_files_of_an_older_study(surrogate_study, tmp_path):
+    """They count until somebody writes; then they are in the ledger, and files count no more."""
+    before = Study.load(surrogate_study).credits()["colourfulness"].values
+    folder = shutil.copytree(surrogate_study, tmp_path / "older")
+    study = Study.load(folder)
+    with study.ledger(create=False) as ledger:
+        kept = {each.name: each.content for each in ledger.entries(study.name, "surrogate")}
+        merged = {}
+        for each in ledger.entries(study.name, "surrogate"):
+            merged[each.name] = merged.get(each.name, {}) | (each.content["values"] or {})
+    tampering.change(folder / "results" / "ledger.db", "DELETE FROM entries")
+    tampering.chain_anew(folder / "results" / "ledger.db")
+    for key, content in kept.items():
+        values = None if content["values"] is None else merged[key]
+        study.cache.path("surrogate", key, ".json").write_text(json.dumps(content | {"values": values}))
+    study = Study.load(folder)
+    np.testing.assert_array_equal(study.credits()["colourfulness"].values, before)
+    with study.ledger() as ledger:
+        enter_terms(study, ledger)
+        entered = {each.name: each.content["values"] for each in ledger.entries(study.name, "surrogate")}
+    assert entered == {key: content["values"] and merged[key] for key, content in kept.items()}
+    for file in study.cache.folder.glob("surrogate-*.json"):
+        file.write_text("{}")  # whoever writes another now changes nothing
+    np.testing.assert_array_equal(Study.load(folder).credits()["colourfulness"].values, before)
