@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from diffcredit.credit.regression import size_regressors
 from diffcredit.util.arrays import FloatArray
@@ -72,6 +71,8 @@ def _centred(values: FloatArray, kind: Kind) -> FloatArray:
     """Return the rows of (d, m), or their ranks, minus their means; exactly 0 if a row is constant."""
     rows = _rounded(values)
     # Minus the first value, so that equal values are exactly 0.
+    from scipy.stats import rankdata  # here, because importing it takes longer than reading a ledger
+
     numbers = rankdata(rows, axis=1) if kind == "spearman" else rows - rows[:, :1]
     return numbers - numbers.mean(axis=1, keepdims=True)
 

@@ -284,6 +284,6 @@ def unit_sums(columns: FloatArray, units: IntArray) -> FloatArray:
         return columns
     _, first = np.unique(units, return_index=True)
     others = np.setdiff1d(np.arange(columns.shape[1]), first)
-    sums = columns[:, first]
-    sums[:, units[others]] += columns[:, others]  # a coalition has one complement
+    sums = columns.take(first, axis=1)  # faster than by an index
+    sums[:, units[others]] += columns.take(others, axis=1)  # a coalition has one complement
     return sums

@@ -35,7 +35,7 @@ from diffcredit.ledger.audited import Audit
 from diffcredit.ledger.chain import Head
 from diffcredit.ledger.claims import Claim, CurrentClaim
 from diffcredit.ledger.database import NoLedger
-from diffcredit.ledger.game import Game, game_of
+from diffcredit.ledger.game import Game, game_of, values_missing
 from diffcredit.ledger.readings import Readings
 from diffcredit.ledger.recording import NonDeterminism
 from diffcredit.ledger.records import (
@@ -69,4 +69,5 @@ __all__ = [
     "changed_settings",
     "differences",
     "game_of",
+    "values_missing",
 ]

@@ -26,6 +26,16 @@ class Game:
     """The number of done evaluations without a value, because measuring failed or was not done."""
 
 
+USED = ("estimate", "endpoint")
+"""The purposes of evaluations that are in a game."""
+
+
+def values_missing(evaluations: Iterable[Evaluation], prop: str) -> int:
+    """Return how many evaluations that would be in a property's game have no value of it."""
+    used = (each for each in evaluations if each.status == "done" and each.purpose in USED)
+    return sum(all(value.property != prop or value.value is None for value in each.values) for each in used)
+
+
 def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     """Return a property's game from done evaluations with the purposes ``estimate`` and ``endpoint``, sorted by
     coalition and replicate, so that sums over them do not depend on who finished first."""
@@ -34,7 +44,7 @@ def game_of(evaluations: Iterable[Evaluation], prop: str) -> Game:
     missing = 0
     ordered = sorted(evaluations, key=attrgetter("coalition", "replicate"))
     for evaluation in ordered:
-        if evaluation.status != "done" or evaluation.purpose not in ("estimate", "endpoint"):
+        if evaluation.status != "done" or evaluation.purpose not in USED:
             continue
         value = None
         for each in evaluation.values:  # a generator takes several times as long

@@ -11,7 +11,7 @@ from diffcredit.credit import Credits
 from diffcredit.credit.intervals import half_width as half_widths_of
 from diffcredit.credit.materiality import matters
 from diffcredit.credit.verdicts import Verdict
-from diffcredit.ledger import Evaluation, PropertyRecord, game_of
+from diffcredit.ledger import Evaluation, PropertyRecord, values_missing
 from diffcredit.report.records import INTERVALS, CreditTable, Reference, Step
 from diffcredit.study.reference import ADAPTED
 from diffcredit.validation.verdicts import study_verdicts, yardstick
@@ -90,7 +90,7 @@ def _table(
         empty=credits.empty,
         full=credits.full,
         evaluations=credits.evaluations,
-        failed=failed + max(game_of(evaluations, name).missing for name in measured),
+        failed=failed + max(values_missing(evaluations, name) for name in measured),
         method=credits.method,
         diagnostics=credits.diagnostics,
         reference=reference,

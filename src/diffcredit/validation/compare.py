@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from diffcredit.credit import Credits
 from diffcredit.credit.correlations import correlation
@@ -192,6 +191,8 @@ def _compared(name: str, first: Side, second: Side, shared: list[str]) -> Proper
     sign = 1.0 if first.higher[name] else -1.0
     x, y = a.rounded[rows_a], b.rounded[rows_b]
     # 1 is the most helpful; ties share the better rank
+    from scipy.stats import rankdata  # takes long to import
+
     ranks = [rankdata(-sign * part, method="min").astype(int).tolist() for part in (x, y)]
     difference, half = y - x, difference_half_width(a, b, rows_a, rows_b)
     (x_true, x_noise), (y_true, y_noise) = unshrunk(a), unshrunk(b)

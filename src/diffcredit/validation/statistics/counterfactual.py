@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from diffcredit.coalitions import encode
 from diffcredit.errors import UserError
@@ -134,7 +134,7 @@ def change_scale(before: FloatArray, noise: TrainingNoise) -> float | None:
     mean = abs(float(before.mean()))
     if not noise.freedom:
         return mean or None
-    margin = student.ppf(0.975, noise.freedom) * np.sqrt(noise.variance / len(before))
+    margin = stdtrit(noise.freedom, 0.975) * np.sqrt(noise.variance / len(before))
     return mean if mean > margin else None
 
 

@@ -10,7 +10,7 @@ Most functions take a *jackknifed* array (B + 1,): entry 0 is computed from all 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from diffcredit.credit.correlations import Kind, jackknifed_correlation
 from diffcredit.util.arrays import FloatArray
@@ -37,14 +37,14 @@ def correlation_interval(jackknifed: FloatArray, confidence: float = 0.95) -> Es
     if not (np.abs(jackknifed) < 1).all():
         return Estimate(float(jackknifed[0]))
     z = np.arctanh(jackknifed)
-    half = student.ppf((1 + confidence) / 2, len(z) - 3) * _deviation(z)
+    half = stdtrit(len(z) - 3, (1 + confidence) / 2) * _deviation(z)
     return Estimate(float(jackknifed[0]), float(np.tanh(z[0] - half)), float(np.tanh(z[0] + half)))
 
 
 def jackknife_interval(jackknifed: FloatArray, confidence: float = 0.95) -> Estimate:
     """Return θ̂ ± t·s, for the difference of two scores over the same coalitions, or for a score as a part of its
     ceiling. The jackknife's s includes the noise that the two share."""
-    half = student.ppf((1 + confidence) / 2, len(jackknifed) - 3) * _deviation(jackknifed)
+    half = stdtrit(len(jackknifed) - 3, (1 + confidence) / 2) * _deviation(jackknifed)
     return Estimate(float(jackknifed[0]), float(jackknifed[0] - half), float(jackknifed[0] + half))
 
 
@@ -55,7 +55,7 @@ def seeds_interval(scores: FloatArray, confidence: float = 0.95) -> Estimate:
     mean, count = float(scores.mean()), len(scores)
     if count < 2:
         return Estimate(mean)
-    half = float(student.ppf((1 + confidence) / 2, count - 1) * scores.std(ddof=1) / np.sqrt(count))
+    half = float(stdtrit(count - 1, (1 + confidence) / 2) * scores.std(ddof=1) / np.sqrt(count))
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -77,7 +77,7 @@ def satterthwaite_estimate(value: float, parts: Sequence[tuple[float, int]], con
         return Estimate(value, value, value)
     shares = variances / total
     freedom = 1 / (shares**2 / [freedom for _, freedom in parts]).sum()
-    half = float(student.ppf((1 + confidence) / 2, freedom) * np.sqrt(total))
+    half = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(total))
     return Estimate(value, value - half, value + half)
 
 

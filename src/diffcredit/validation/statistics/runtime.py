@@ -6,7 +6,6 @@ from math import nan
 from types import MappingProxyType
 
 import numpy as np
-from scipy.stats import linregress
 
 from diffcredit.errors import UserError
 from diffcredit.util.arrays import FloatArray
@@ -99,6 +98,8 @@ def _growth(method: str, games: Sequence[RecipeGame]) -> Growth | None:
     if len({steps for steps, _ in points}) < 2:
         return None
     steps, seconds = map(np.array, zip(*points, strict=True))
+    from scipy.stats import linregress  # takes long to import
+
     fit = linregress(steps, seconds)
     r_squared = float(fit.rvalue**2) if np.ptp(seconds) > 0 else nan
     return Growth(method, float(fit.slope), float(fit.intercept), r_squared)
