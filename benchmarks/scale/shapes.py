@@ -9,9 +9,9 @@ into the record of ``benchmarks.scale.measure``, which has the page.
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,16 @@ SHAPES = ((2000, 3000), (258, 20_000))  # contributors and evaluations
 COMMANDS = ("credits", "status")
 PERCENTILES = {"colourfulness": None, "vivid": 90.0, "pale": 10.0}  # of three properties
 NOISE = 3.0  # standard deviation; a contributor's credit has 1
+STARTER = """
+import json, os, sys, time
+began, out = time.perf_counter(), os.open(os.devnull, os.O_WRONLY)
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)])
+_, status, usage = os.wait4(child, 0)
+if status:
+    sys.exit(f"{sys.argv[4]} failed")
+cpu, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+print(json.dumps({"seconds": time.perf_counter() - began, "cpu": cpu, "memory": memory}))
+"""
 
 
 def main() -> None:
@@ -115,15 +125,12 @@ def correlation(study: Path) -> float:
 
 def of_command(name: str, study: Path) -> dict[str, Any]:
     """``diffcredit NAME`` on a study: seconds by the clock and of CPU, and the bytes of memory taken at the most."""
-    began, out = time.perf_counter(), os.open(os.devnull, os.O_WRONLY)
     command = [sys.executable, "-m", "diffcredit", name, str(study)]
-    child = os.posix_spawn(sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)])
-    os.close(out)
-    _, status, usage = os.wait4(child, 0)
-    if status:
-        raise RuntimeError(f"{name} failed")
-    seconds = {"seconds": time.perf_counter() - began, "cpu": usage.ru_utime + usage.ru_stime}
-    return {**seconds, "memory": usage.ru_maxrss * 1024}
+    # from a small process: a child's memory begins with what the process that starts it has
+    measured = subprocess.run(
+        [sys.executable, "-S", "-c", STARTER, *command], check=True, capture_output=True, text=True
+    )
+    return json.loads(measured.stdout)
 
 
 if __name__ == "__main__":
