@@ -241,8 +241,8 @@ class Mine(RealImages):
 
 def test_changed_code_of_a_surrogate_shows_no_other_credits(tmp_path):
     """Credits of the evaluations alone would be others than those that were published."""
-    file = write_small(tmp_path, {"surrogates": [{"name": "mine:Mine", "coalitions": 14}]}, "a b c d")
-    code = tmp_path / "mine.py"
+    file = write_small(tmp_path, {"surrogates": [{"name": "edited_surrogate:Mine", "coalitions": 14}]}, "a b c d")
+    code = tmp_path / "edited_surrogate.py"
     code.write_text(PLUG_IN)
     with limited_threads(1):
         Study.load(file).run(InProcess())
@@ -250,7 +250,7 @@ def test_changed_code_of_a_surrogate_shows_no_other_credits(tmp_path):
     code.write_text(PLUG_IN.replace("pass", "more = 1"))
     for shows in (Study.credits, published):
         with pytest.raises(
-            ChangedRecord, match=r"study\.yaml: surrogates \(mine:Mine\): the credits .* follow from them"
+            ChangedRecord, match=r"study\.yaml: surrogates \(edited_surrogate:Mine\): the credits .* follow from them"
         ):
             shows(Study.load(file))
     with limited_threads(1):
