@@ -1,4 +1,4 @@
-"""What `credits` and `status` cost a user on ledgers of many contributors and of many evaluations.
+"""Measure `credits` and `status` on ledgers of many contributors and of many evaluations.
 
     python -m benchmarks.scale.shapes
 

@@ -1,4 +1,4 @@
-"""What becomes of a changed study: refused, harmless, or a finding."""
+"""Judge a changed study: refused, harmless, or a finding."""
 
 import signal
 import traceback

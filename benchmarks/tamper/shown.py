@@ -1,4 +1,4 @@
-"""What a reader is shown of a study, by the commands that show it: each is read anew, as a command does."""
+"""Gather all that a reader is shown of a study. Each part is read anew, as a command does."""
 
 import json
 from collections.abc import Callable

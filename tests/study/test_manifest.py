@@ -1,4 +1,4 @@
-"""What decides a credit beside evaluations is in the ledger, and a change to it is refused in one line."""
+"""Tests of the manifest: a change to anything that decides a credit is refused in one line."""
 
 import json
 import shutil

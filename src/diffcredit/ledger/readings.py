@@ -1,8 +1,6 @@
 """What was read of a database's studies so far, so that reading again takes no longer than what was appended since."""
 
-import gc
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Lock
 from typing import TypeVar
 
@@ -11,20 +9,9 @@ from sqlalchemy import Connection
 from diffcredit.ledger.audited import AuditedStudy, read_study
 from diffcredit.ledger.database import Database
 from diffcredit.ledger.soundness import ChangedRecord, changed
+from diffcredit.util.garbage import no_garbage_collection
 
 T = TypeVar("T")
-
-
-@contextmanager
-def _without_collections() -> Generator[None]:
-    """Let nobody look for garbage among the many objects that are made within: none of them is."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class Readings:
@@ -37,7 +24,7 @@ class Readings:
     def answer(self, database: Database, name: str, question: Callable[[AuditedStudy], T]) -> T:
         """Return the answer of a study as it is now; refuse a changed one."""
         # until it has answered, no other thread may read on
-        with self._lock, _without_collections():
+        with self._lock, no_garbage_collection():  # many objects are made, and none of them is garbage
             return question(database.read(lambda connection: self._current(connection, name)))
 
     def current(self, connection: Connection, name: str) -> AuditedStudy:

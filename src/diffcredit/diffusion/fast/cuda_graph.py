@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 
 from diffcredit.util.events import event
+from diffcredit.util.garbage import no_garbage_collection
 
 WARM_UP = 2  # calls before the recording, which must not contain compiling, tuning and allocation at first use
 
@@ -50,13 +51,8 @@ def _nothing_collected() -> Generator[None]:
     """Collect garbage, then switch the collector off within the block: CUDA does not permit that an earlier graph is
     destroyed during a recording, which then fails."""
     gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with no_garbage_collection():
         yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _repeatable() -> AbstractContextManager[None]:
