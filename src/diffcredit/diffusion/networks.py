@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import diffusers
 import torch
 from diffusers.models.downsampling import Downsample2D
 from diffusers.models.unets.unet_2d import UNet2DModel
@@ -87,11 +88,13 @@ def reinitialise(network: nn.Module, seed: int) -> None:
                 module.reset_parameters()
 
 
-def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: str) -> UNet2DModel:
+def rebuild(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: str, kind: str = "UNet2DModel"
+) -> nn.Module:
     """Return the network of ``config`` with the stored ``tensors``, from which each layer takes its width: no config
     has a pruned network's. ``origin`` names the file in errors."""
     with torch.device("meta"):
-        network = UNet2DModel(**config)
+        network = getattr(diffusers, kind)(**config)
     _check_shapes(network.state_dict(), tensors, origin)
     for name, tensor in tensors.items():
         path, _, key = name.rpartition(".")
