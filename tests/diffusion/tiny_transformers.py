@@ -112,12 +112,12 @@ def build(kind: str, seed: int = 0, **changes: Any) -> Any:
 
 
 def call(network: nn.Module, seed: int = 0) -> Tensor:
-    """The output for two images, each with its own text or label and time."""
+    """The output for two images, each with its own text or label and time, in the network's precision."""
     generator = torch.Generator().manual_seed(seed)
-    kind = type(network).__name__
+    kind, dtype = type(network).__name__, next(network.parameters()).dtype
 
     def noise(*shape: int) -> Tensor:
-        return torch.randn(2, *shape, generator=generator)
+        return torch.randn(2, *shape, generator=generator).to(dtype)
 
     return CALLS[kind](network, noise)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from diffusers.models.attention import FeedForward
 from diffusers.models.attention_processor import Attention
+from diffusers.models.embeddings import TimestepEmbedding
 from diffusers.models.transformers.sana_transformer import GLUMBConv
 from diffusers.models.transformers.transformer_flux import FluxAttention, FluxSingleTransformerBlock
 from diffusers.models.transformers.transformer_flux2 import (
@@ -154,6 +155,11 @@ def _z_image_feed_forward(name: str, mlp: Any) -> Iterator[Site]:
     yield _site(name, "units", mlp.w2.in_features, 1, [("w1", 0), ("w3", 0)], [("w2", 0)])
 
 
+def _time_embedding(name: str, mlp: Any) -> Iterator[Site]:
+    """Each block of DiT has its own, with a tenth of the block's parameters."""
+    yield _site(name, "units", mlp.linear_1.out_features, 1, [("linear_1", 0)], [("linear_2", 0)])
+
+
 def _sana_feed_forward(name: str, mlp: Any) -> Iterator[Site]:
     """Units and their gates go through two convolutions, one after the other, before they meet."""
     units = mlp.conv_point.in_channels
@@ -171,6 +177,7 @@ _FINDERS: Mapping[type, Callable[[str, Any], Iterator[Site]]] = {
     Flux2FeedForward: _flux_2_feed_forward,
     ZImageFeedForward: _z_image_feed_forward,
     GLUMBConv: _sana_feed_forward,
+    TimestepEmbedding: _time_embedding,
 }
 ATTENTIONS = (Attention, FluxAttention, Flux2Attention, Flux2ParallelSelfAttention)
 

@@ -45,8 +45,8 @@ def prune_transformer(
     norm of its weights in all layers that it is part of; for ``taylor`` and ``diff-pruning`` Σ|w · ∂L/∂w| over them,
     from the parameters' ``grad``; for ``random`` a random number; ``reinitialised`` chooses by magnitude. A block
     counts as all its heads and units together: by the same measure as within a block, without images to try it on, and
-    for ``taylor`` an estimate of what the loss would lose with it. Its modulation and its embeddings do not count; they
-    are as large in a block that does nothing.
+    for ``taylor`` an estimate of how the loss would change without it. Its modulation and its embedding of labels do
+    not count; they are as large in a block that does nothing.
 
     MLPs get multiples of ``multiple`` units. Raises a UserError if the target is missed by over 2 %.
     """
