@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.initialisation import redraw
 from diffcredit.diffusion.pruned_transformers import check_widths, stored_config, sync_heads, sync_layers
-from diffcredit.diffusion.transformer_sites import TRANSFORMERS
+from diffcredit.diffusion.transformer_sites import TRANSFORMERS, sites
 from diffcredit.errors import UserError
 
 UNET = "UNet2DModel"
@@ -104,7 +104,7 @@ def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: st
     width, and a transformer its number of heads and blocks: ``config`` is that of the unpruned network. ``origin``
     names the file in errors."""
     network = _empty(config, tensors, kind)
-    full = network.state_dict()
+    full, whole = network.state_dict(), sites(network)
     _check_shapes(full, tensors, origin)
     for name, tensor in tensors.items():
         path, _, key = name.rpartition(".")
@@ -118,7 +118,7 @@ def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: st
     sync_resamplers(network)
     if kind in TRANSFORMERS:
         sync_heads(network)
-        check_widths(network, full, origin)
+        check_widths(network, whole, full, origin)
     return network.eval()
 
 

@@ -55,11 +55,10 @@ def _select(layer: nn.Module, dim: int, stay: Tensor) -> None:
 
 def drop_blocks(network: Any, kept: Mapping[str, Sequence[int]]) -> None:
     """Keep the blocks ``kept`` of the stack at each path, in place, and say so in the network's config."""
-    keys = {stack.path: stack.key for stack in stacks(network)}
+    keys = {stack.path: stack.key for stack in stacks(network) if stack.key is not None}
     for path, places in kept.items():
-        parent = network.get_submodule(path.rpartition(".")[0])
-        blocks = getattr(parent, path.rpartition(".")[2])
-        setattr(parent, path.rpartition(".")[2], nn.ModuleList([blocks[place] for place in places]))
+        blocks = getattr(network, path)
+        setattr(network, path, nn.ModuleList([blocks[place] for place in places]))
         settings: dict[str, Any] = {keys[path]: len(places)}
         if (dual := network.config.get("dual_attention_layers")) is not None:
             settings["dual_attention_layers"] = tuple(new for new, old in enumerate(places) if old in dual)
@@ -116,12 +115,18 @@ def stored_config(kind: str, config: Mapping[str, Any], names: Collection[str]) 
     return found
 
 
-def check_widths(network: nn.Module, full: Mapping[str, Tensor], origin: str) -> None:
-    """Raise a UserError unless the layers of each attention and MLP agree in their heads and units, and all other
-    widths are those of the unpruned network, whose state is ``full``."""
+def check_widths(network: nn.Module, whole: Sequence[Site], full: Mapping[str, Tensor], origin: str) -> None:
+    """Raise a UserError unless the layers of each attention and MLP agree in their heads and units, all attentions and
+    MLPs agree that were alike, and all other widths are those of the unpruned network with the sites ``whole`` and the
+    state ``full``."""
     expected = {name: list(tensor.shape) for name, tensor in full.items()}
     widths: dict[tuple[str, bool], int] = {}
-    for site in sites(network):
+    counts: dict[tuple[str, int], int] = {}
+    for site, before in zip(sites(network), whole, strict=True):
+        # the layers of FLUX.2's single blocks agree in some numbers of heads and units, whatever their shapes
+        if not 0 < site.count <= before.count or counts.setdefault((site.kind, before.count), site.count) != site.count:
+            what = f"{site.name!r} has {site.count} {site.kind}, which do not fit the other layers"
+            raise UserError(f"{origin}: not the weights of this architecture; {what}")
         for span in site.spans:
             key = span.layer, span.outputs
             widths[key] = widths.get(key, 0) + site.count * site.size

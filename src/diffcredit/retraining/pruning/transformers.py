@@ -209,5 +209,3 @@ def _path(widths: Sequence[_Width]) -> list[tuple[int, ...]]:
         now[shares.index(max(shares))] -= 1
         path.append(tuple(width.levels[place] for width, place in zip(widths, now, strict=True)))
     return path
-
-
