@@ -68,7 +68,8 @@ class TextToImageLoRA(DiffusersModel):
         if resolution % fewest:
             raise UserError(f"contributions.resolution: {resolution}; this pipeline takes multiples of {fewest}")
         size = base.stage.size_of(resolution)
-        network = _adapted(base, dict.fromkeys(projections(base), rank), seed)
+        names = projections(base.network(), base.denoiser.targets)
+        network = _adapted(base, dict.fromkeys(names, rank), seed)
         return cls(network, base, prompts, prompt, size, density)
 
     @property
@@ -129,7 +130,8 @@ class TextToImageLoRA(DiffusersModel):
             raise UserError(f"{config_file}: the adapter of another base than {base.folder}")
         prefix, description = f"{base.denoiser.component}.", read_json(config_file)
         tensors = {name.removeprefix(prefix): tensor for name, tensor in read_weights(file).items()}
-        pairs = {f"{name}.{factor}.weight" for name in projections(base) for factor in ("lora_A", "lora_B")}
+        names = projections(base.network(), base.denoiser.targets)
+        pairs = {f"{name}.{factor}.weight" for name in names for factor in ("lora_A", "lora_B")}
         if set(tensors) != pairs:
             raise UserError(f"{file}: not an adapter of this network's attention")
         network = _adapted(base, _ranks(tensors), seed=0)  # peft draws weights, which the saved ones replace
@@ -146,10 +148,10 @@ class TextToImageLoRA(DiffusersModel):
         return model
 
 
-def projections(base: Pipeline) -> list[str]:
-    """Return the names of the linear layers of a pipeline's network that have an adapter."""
-    linear = (name for name, module in base.network().named_modules() if isinstance(module, nn.Linear))
-    return [name for name in linear if name.endswith(base.denoiser.targets)]
+def projections(network: nn.Module, targets: tuple[str, ...]) -> list[str]:
+    """Return the names of the linear layers of ``network`` that end like one of ``targets``."""
+    linear = (name for name, module in network.named_modules() if isinstance(module, nn.Linear))
+    return [name for name in linear if name.endswith(targets)]
 
 
 def _ranks(adapter: Mapping[str, Tensor]) -> dict[str, int]:

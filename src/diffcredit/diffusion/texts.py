@@ -45,6 +45,11 @@ class TextEncoders(Conditioner):
         import diffusers
 
         parts = {name: self._part(name, accepted) for name, accepted in self.denoiser.parts.items()}
+        for name in [name for name in parts if name.startswith("tokenizer")]:
+            encoder = parts.get(name.replace("tokenizer", "text_encoder"))
+            known = getattr(getattr(encoder, "config", None), "vocab_size", None)
+            if parts[name] is not None and known is not None and (tokens := len(parts[name])) > known:
+                raise UserError(f"{self.folder / name}: {tokens} tokens; the text encoder knows {known}")
         return self.denoiser.text_pipeline(getattr(diffusers, self.index["_class_name"]), parts, self.index)
 
     def _part(self, name: str, accepted: Sequence[str]) -> Any:
