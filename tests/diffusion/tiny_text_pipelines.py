@@ -53,11 +53,11 @@ def stable_diffusion_xl(folder: Path, seed: int = 0, *, force_zeros: bool = True
     )
     StableDiffusionXLPipeline(
         vae=autoencoder_kl(scaling_factor=0.13),
-        text_encoder=clip_encoder(1, factor=5),
+        text_encoder=clip_encoder(1, factor=2),
         tokenizer=clip_tokenizer(),
-        text_encoder_2=clip_encoder(2, projected=10, factor=5),
+        text_encoder_2=clip_encoder(2, projected=10, factor=2),
         tokenizer_2=clip_tokenizer(),
-        unet=_responsive(unet),
+        unet=unet,
         scheduler=DDIMScheduler(clip_sample=False, **(STABLE_DIFFUSION_SCHEDULE | schedule)),
         force_zeros_for_empty_prompt=force_zeros,
         add_watermarker=False,
@@ -84,12 +84,12 @@ def stable_diffusion_3(folder: Path, seed: int = 0, *, version: str = "3", t5: b
         **newer,
     )
     StableDiffusion3Pipeline(
-        transformer=_responsive(transformer),
+        transformer=transformer,
         scheduler=FlowMatchEulerDiscreteScheduler(**({"shift": 3.0} | schedule)),
         vae=autoencoder_kl(scaling_factor=1.5, shift_factor=0.06),
-        text_encoder=clip_encoder(1, projected=10, factor=5),
+        text_encoder=clip_encoder(1, projected=10, factor=2),
         tokenizer=clip_tokenizer(),
-        text_encoder_2=clip_encoder(2, projected=10, factor=5),
+        text_encoder_2=clip_encoder(2, projected=10, factor=2),
         tokenizer_2=clip_tokenizer(),
         text_encoder_3=t5_encoder(3, width=32) if t5 else None,
         tokenizer_3=t5_tokenizer() if t5 else None,
@@ -169,5 +169,5 @@ def _qwen_3() -> Any:
 
 
 def _responsive(network: nn.Module) -> Any:
-    """``network`` with larger weights, so that its output has the size of its target and follows texts."""
-    return louder(network, 2.0)
+    """``network`` with larger weights, so that its output follows texts; even larger ones amplify rounding."""
+    return louder(network, 2)
