@@ -5,7 +5,6 @@ transformers of this kind are called twice, with and without the text.
 """
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,8 @@ from torch import Tensor, nn
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
-from diffcredit.diffusion.denoisers.patches import (
-    dynamic_shift,
-    even_sigmas,
-    first_input,
-    packed,
-    places,
-    rounds,
-    unpacked,
-)
+from diffcredit.diffusion.denoisers.patches import dynamic_shift, even_sigmas, packed, places, unpacked
+from diffcredit.diffusion.denoisers.times import Unrounded
 from diffcredit.errors import UserError
 
 TOLD_IN_TRAINING = 1.0
@@ -63,17 +55,15 @@ class Flux(PipelineDenoiser):
         if self.embeds_guidance(network):
             told = torch.full_like(time, TOLD_IN_TRAINING if guidance is None else guidance)
         hidden, (h, w) = condition["encoder_hidden_states"], x.shape[-2:]
-        embedding: Any = network.time_text_embed
-        with first_input(embedding, 1000 * time) if rounds(x) else nullcontext():
-            patches = network(
-                hidden_states=packed(x),
-                timestep=time,
-                guidance=told,
-                pooled_projections=condition["pooled_projections"],
-                encoder_hidden_states=hidden,
-                txt_ids=torch.zeros(hidden.shape[-2], 3, device=x.device),
-                img_ids=places(h // 2, w // 2, x.device, before=1),
-            ).sample
+        patches = network(
+            hidden_states=packed(x),
+            timestep=Unrounded(time),
+            guidance=told,
+            pooled_projections=condition["pooled_projections"],
+            encoder_hidden_states=hidden,
+            txt_ids=torch.zeros(hidden.shape[-2], 3, device=x.device),
+            img_ids=places(h // 2, w // 2, x.device, before=1),
+        ).sample
         return unpacked(patches, h, w)
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:

@@ -56,6 +56,7 @@ class Flux2Klein(PipelineDenoiser):
         if condition is None:
             raise TypeError("FLUX.2 has no prediction without a condition")
         hidden, (h, w) = condition["encoder_hidden_states"], x.shape[-2:]
+        # the embedding takes its own type from that of the time, which only within it can stay unrounded
         embedding: Any = network.time_guidance_embed
         with first_input(embedding.time_proj, 1000 * time) if rounds(x) else nullcontext():
             patches = network(

@@ -13,6 +13,8 @@ from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift
+from diffcredit.diffusion.denoisers.times import in_time_steps
+from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.errors import UserError
 
 PATCH = 2
@@ -34,6 +36,7 @@ class StableDiffusion3(PipelineDenoiser):
     conditioned = ("encoder_hidden_states", "pooled_projections")
     targets = ("to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out")
     guidance = 7.0
+    density = Density(shift=3.0)  # as the model's authors trained it, and as its scheduler samples
 
     def predict(
         self,
@@ -53,7 +56,8 @@ class StableDiffusion3(PipelineDenoiser):
         hidden = condition["encoder_hidden_states"]
         hidden = functional.pad(hidden, (0, width - hidden.shape[-1]))  # without T5 no text part knows the width
         pooled = condition["pooled_projections"]
-        return network(x, timestep=1000 * time, encoder_hidden_states=hidden, pooled_projections=pooled).sample
+        told = in_time_steps(time)
+        return network(x, timestep=told, encoder_hidden_states=hidden, pooled_projections=pooled).sample
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         checks.check_many_steps(folder, index, config)
