@@ -74,6 +74,9 @@ class PipelineDenoiser(Denoiser):
     guidance: ClassVar[float]
     """The pipeline's own guidance."""
 
+    unguided: ClassVar[float] = 1.0
+    """The guidance at which :meth:`guide` gives the prediction with the condition alone."""
+
     density: ClassVar[Density] = Density()
     """The usual training density of σ, for pipelines of flow matching."""
 
