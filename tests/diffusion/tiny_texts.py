@@ -56,7 +56,7 @@ def clip_encoder(
     seed: int = 0, *, width: int = 12, length: int = 16, projected: int | None = None, factor: float = 20
 ) -> Any:
     """A CLIPTextModel, or a CLIPTextModelWithProjection to ``projected`` dimensions. Hidden states before the last are
-    not normalised: pipelines that take these want a ``factor`` of about 5."""
+    not normalised: pipelines that take these want a ``factor`` of about 2."""
     config = CLIPTextConfig(
         vocab_size=CLIP_END + 1,
         hidden_size=width,

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import Denoiser
-from diffcredit.diffusion.denoisers.sizes import require_multiple
 from diffcredit.diffusion.denoisers.times import in_time_steps
 
 
@@ -35,7 +35,7 @@ class DiT(Denoiser):
 
     def check_size(self, network: nn.Module, side: int) -> None:
         config: Any = network.config
-        require_multiple(side, config["patch_size"])
+        checks.check_multiple("this DiT", side, config["patch_size"])
 
 
 def switch_off_label_dropout(network: nn.Module) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
-from diffcredit.diffusion.denoisers.sizes import require_multiple
 from diffcredit.diffusion.denoisers.times import in_time_steps
 from diffcredit.errors import UserError
 
@@ -48,15 +48,17 @@ class PixArtSigma(PipelineDenoiser):
         return {"encoder_hidden_states": hidden[0], "encoder_attention_mask": mask[0].bool()}
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        checks.check_many_steps(folder, index, config)
+        checks.check_noise_scheduler(folder)
         takes_size = config.get("use_additional_conditions")
         if takes_size is None:
             takes_size = config.get("sample_size") == ALPHA_SIZE
         if takes_size:
             raise UserError(
-                f"{folder / self.component / 'config.json'}: use_additional_conditions: true: PixArt-α, which is told "
+                f"{folder / self.component / 'config.json'}: use_additional_conditions true: PixArt-α, which is told "
                 "the image's size; accepted: PixArt-Σ"
             )
 
     def check_size(self, network: nn.Module, side: int) -> None:
         config: Any = network.config
-        require_multiple(side, config["patch_size"])
+        checks.check_multiple("this transformer", side, config["patch_size"])

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, pixel_shuffle, pixel_unshuffle
+from torch.nn.functional import pad
 
 from diffcredit.diffusion.conditions import Conditions
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
-from diffcredit.diffusion.denoisers.sizes import require_multiple
-from diffcredit.diffusion.denoisers.times import Unrounded
+from diffcredit.diffusion.denoisers.patches import dynamic_shift, even_sigmas, packed, unpacked
+from diffcredit.diffusion.denoisers.times import TIME_STEPS, Unrounded, in_time_steps
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.errors import UserError
 
@@ -49,20 +49,21 @@ class QwenImage(PipelineDenoiser):
         condition: Mapping[str, Tensor] | None,
         guidance: float | None = None,
     ) -> Tensor:
-        height, width = x.shape[2] // PATCH, x.shape[3] // PATCH
+        height, width = x.shape[-2:]
         tokens = network(
             packed(x),
-            timestep=Unrounded(time),
-            img_shapes=[[(1, height, width)]] * len(x),
+            timestep=Unrounded(in_time_steps(time) / TIME_STEPS),  # σ, rounded as in the pipeline
+            img_shapes=[[(1, height // PATCH, width // PATCH)]] * len(x),
             return_dict=False,
             **dict(condition or {}),
         )[0]
-        return pixel_shuffle(tokens.transpose(1, 2).unflatten(2, (height, width)), PATCH)
+        return unpacked(tokens, height, width)
 
     def guide(self, without: Tensor, following: Tensor, scale: float) -> Tensor:
         """Return the guided prediction with the norm, in each token, of that with the condition."""
-        guided = without + scale * (following - without)
-        return guided * (token_norms(following) / token_norms(guided))
+        guided = packed(without + scale * (following - without))
+        norms = [tokens.norm(dim=-1, keepdim=True) for tokens in (packed(following), guided)]
+        return unpacked(guided * (norms[0] / norms[1]), *following.shape[-2:])
 
     def encode(self, pipeline: Any, text: str, pixels: int) -> Conditions:
         hidden, _ = pipeline.encode_prompt(text, pipeline.device, max_sequence_length=TOKENS)
@@ -77,28 +78,16 @@ class QwenImage(PipelineDenoiser):
         return self.encode(pipeline, " ", pixels)
 
     def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
-        from diffusers.pipelines.qwenimage.pipeline_qwenimage import calculate_shift
-
-        keys = ("base_image_seq_len", "max_image_seq_len", "base_shift", "max_shift")
-        mu = calculate_shift((side // PATCH) ** 2, *(scheduler.config[key] for key in keys))
-        scheduler.set_timesteps(sigmas=np.linspace(1.0, 1 / steps, steps), mu=mu)
+        shift = dynamic_shift(scheduler.config, (side // PATCH) ** 2)  # not used by a static scheduler
+        scheduler.set_timesteps(sigmas=even_sigmas(steps), mu=shift)
         return torch.as_tensor(scheduler.sigmas).cpu()
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        checks.check_many_steps(folder, index, config)
+        checks.check_flow_scheduler(folder)
         for key, kind in VARIANTS.items():
             if config.get(key):
-                raise UserError(f"{folder / self.component / 'config.json'}: {key}: true: {kind}; accepted: Qwen-Image")
+                raise UserError(f"{folder / self.component / 'config.json'}: {key} true: {kind}; accepted: Qwen-Image")
 
     def check_size(self, network: nn.Module, side: int) -> None:
-        require_multiple(side, PATCH)
-
-
-def packed(x: Tensor) -> Tensor:
-    """(m, c, h, w) → (m, h/2 · w/2, 4 c): patches of 2 × 2 as tokens."""
-    return pixel_unshuffle(x, PATCH).flatten(2).transpose(1, 2)
-
-
-def token_norms(x: Tensor) -> Tensor:
-    """Return the norm of each token of x (m, c, h, w) at all places of its patch, (m, 1, h, w)."""
-    norms = pixel_unshuffle(x, PATCH).norm(dim=1, keepdim=True)
-    return norms.repeat_interleave(PATCH, dim=2).repeat_interleave(PATCH, dim=3)
+        checks.check_multiple("Qwen-Image", side, PATCH)

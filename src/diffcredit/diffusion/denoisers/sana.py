@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
-from diffcredit.diffusion.denoisers.sizes import require_multiple
 from diffcredit.diffusion.denoisers.times import in_time_steps
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.errors import UserError
@@ -41,6 +41,7 @@ INSTRUCTION = (
     ),
     "User Prompt: ",
 )
+SOLVER = "DPMSolverMultistepScheduler"
 
 
 class Sana(PipelineDenoiser):
@@ -80,12 +81,21 @@ class Sana(PipelineDenoiser):
         return {"encoder_hidden_states": hidden[0], "encoder_attention_mask": mask[0].bool()}
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        checks.check_many_steps(folder, index, config)
+        checks.check_channels(folder, self.component, config)
+        checks.check_flow_scheduler(folder)
         if config.get("guidance_embeds"):
             raise UserError(
-                f"{folder / self.component / 'config.json'}: guidance_embeds: true: Sana-Sprint, which is distilled to "
-                "a few steps and loses that by training; accepted: Sana"
+                f"{folder / self.component / 'config.json'}: guidance_embeds true: Sana-Sprint {checks.WHY_FEW_STEPS}; "
+                "accepted: Sana"
+            )
+        scheduler = checks.part_config(folder, "scheduler")
+        if scheduler.get("_class_name") == SOLVER and not scheduler.get("use_flow_sigmas"):
+            raise UserError(
+                f"{folder / 'scheduler' / 'scheduler_config.json'}: use_flow_sigmas false; accepted: true, as Sana is "
+                "trained by flow matching"
             )
 
     def check_size(self, network: nn.Module, side: int) -> None:
         config: Any = network.config
-        require_multiple(side, config["patch_size"])
+        checks.check_multiple("this transformer", side, config["patch_size"])

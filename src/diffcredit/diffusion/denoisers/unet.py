@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import Denoiser
-from diffcredit.diffusion.denoisers.sizes import require_multiple
 from diffcredit.diffusion.denoisers.times import in_time_steps
 
 
@@ -28,4 +28,4 @@ class UNet(Denoiser):
 
     def check_size(self, network: nn.Module, side: int) -> None:
         config: Any = network.config
-        require_multiple(side, 2 ** (len(config["block_out_channels"]) - 1))
+        checks.check_multiple("this U-Net", side, 2 ** (len(config["block_out_channels"]) - 1))

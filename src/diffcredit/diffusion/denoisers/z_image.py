@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from diffcredit.diffusion.conditions import Conditions
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
-from diffcredit.diffusion.denoisers.sizes import require_multiple
+from diffcredit.diffusion.denoisers.patches import dynamic_shift
+from diffcredit.diffusion.denoisers.times import TIME_STEPS, in_time_steps
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.errors import UserError
 
@@ -47,7 +49,8 @@ class ZImage(PipelineDenoiser):
     ) -> Tensor:
         assert condition is not None
         texts = [states[there] for states, there in zip(condition["hidden_states"], condition["mask"], strict=True)]
-        predictions = network(list(x[:, :, None]), 1 - time, texts, return_dict=False)[0]
+        backwards = (TIME_STEPS - in_time_steps(time)) / TIME_STEPS  # 1 − σ, rounded as in the pipeline
+        predictions = network(list(x[:, :, None]), backwards, texts, return_dict=False)[0]
         return -torch.stack(predictions)[:, :, 0]
 
     def guide(self, without: Tensor, following: Tensor, scale: float) -> Tensor:
@@ -62,34 +65,31 @@ class ZImage(PipelineDenoiser):
         }
 
     def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
-        from diffusers.pipelines.z_image.pipeline_z_image import calculate_shift
-
-        keys = ("base_image_seq_len", "max_image_seq_len", "base_shift", "max_shift")
-        mu = calculate_shift((side // PATCH) ** 2, *(scheduler.config[key] for key in keys))
-        scheduler.set_timesteps(sigmas=torch.linspace(1.0, 1 / steps, steps).tolist(), mu=mu)
+        shift = dynamic_shift(scheduler.config, (side // PATCH) ** 2)  # not used by a static scheduler
+        scheduler.set_timesteps(sigmas=torch.linspace(1.0, 1 / steps, steps).tolist(), mu=shift)
         return torch.as_tensor(scheduler.sigmas).cpu()
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        checks.check_many_steps(folder, index, config)
+        checks.check_channels(folder, self.component, config)
+        checks.check_flow_scheduler(folder)
         if config.get("siglip_feat_dim") is not None:
             raise UserError(
-                f"{folder / self.component / 'config.json'}: siglip_feat_dim: {config['siglip_feat_dim']}: a network "
+                f"{folder / self.component / 'config.json'}: siglip_feat_dim {config['siglip_feat_dim']}: a network "
                 "that edits images; accepted: Z-Image"
             )
-        from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
-
         # The two differ in nothing else but their weights.
-        if FlowMatchEulerDiscreteScheduler.load_config(str(folder / "scheduler")).get("shift") == TURBO_SHIFT:
+        if checks.part_config(folder, "scheduler").get("shift") == TURBO_SHIFT:
             raise UserError(
-                f"{folder / 'scheduler' / 'scheduler_config.json'}: shift: {TURBO_SHIFT:g}: Z-Image-Turbo, which is distilled to a few steps and loses that by "
-                f"training; accepted: Z-Image, with shift {OWN_SHIFT:g}"
+                f"{folder / 'scheduler' / 'scheduler_config.json'}: shift {TURBO_SHIFT:g}: Z-Image-Turbo "
+                f"{checks.WHY_FEW_STEPS}; accepted: Z-Image, with shift {OWN_SHIFT:g}"
             )
 
     def check_size(self, network: nn.Module, side: int) -> None:
-        require_multiple(side, PATCH)
+        checks.check_multiple("Z-Image", side, PATCH)
         config: Any = network.config
         most = PATCH * min(config["axes_lens"][1:])
         if side > most:
             raise UserError(
-                f"contributions.resolution: it gives the network inputs of {side} × {side}; at most {most} × {most} is "
-                "accepted"
+                f"contributions.resolution: latents of {side} × {side}; this network has places for {most} × {most}"
             )
