@@ -14,7 +14,6 @@ class UNet(Denoiser):
     """A network with labels has an embedding for each class and, where conditions are dropped, one more for none."""
 
     network = "UNet2DModel"
-    conditioned = ("class_labels",)
 
     def predict(
         self,
