@@ -361,7 +361,7 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
     adapted.save(tmp_path)
     tensors = load_file(tmp_path / ADAPTER)
     name = next(name for name in tensors if "lora_B" in name)
-    another = rf"{ADAPTER}: not an adapter of this U-Net's attention"
+    another = rf"{ADAPTER}: not an adapter of this network's attention"
     refused_with(another, {key: tensor for key, tensor in tensors.items() if key != name})
     refused_with(another, tensors | {f"{name}s": torch.zeros(3, 5)})
     refused_with(another, tensors | {name: torch.zeros(3, 5)})

@@ -23,6 +23,7 @@ from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pipeline import BasePrecision, Pipeline, pipeline
 from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_json, read_weights
 from diffcredit.diffusion.settings import Rank
+from diffcredit.diffusion.texts import MISSING_PACKAGES
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import canonical_json
 from diffcredit.util.plugins import code_of
@@ -161,8 +162,10 @@ def _ranks(adapter: Mapping[str, Tensor]) -> dict[str, int]:
 
 def _adapted(base: Pipeline, ranks: dict[str, int], seed: int) -> nn.Module:
     """Return the network with a fresh adapter of scale α/r = 1, as diffusers reads an adapter file without α."""
-    from peft import LoraConfig, inject_adapter_in_model
-
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise UserError(MISSING_PACKAGES) from None
     network: Any = base.network()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
