@@ -7,6 +7,7 @@ all others.
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -45,4 +46,35 @@ class Flux2(LatentSpace):
         return norm.running_mean.to(z)[:, None, None], std.to(z)[:, None, None]
 
 
-SPACES: dict[str, LatentSpace] = {"AutoencoderKLFlux2": Flux2()}
+class QwenImage(LatentSpace):
+    """A video autoencoder, given a single frame, with a mean and a deviation for each channel of its latents."""
+
+    def encode(self, autoencoder: Any, x: Tensor) -> Tensor:
+        mean, std = self._statistics(autoencoder, x)
+        return (autoencoder.encode(x[:, :, None]).latent_dist.mode()[:, :, 0] - mean) / std
+
+    def decode(self, autoencoder: Any, z: Tensor) -> Tensor:
+        mean, std = self._statistics(autoencoder, z)
+        return autoencoder.decode((z * std + mean)[:, :, None]).sample[:, :, 0]
+
+    @staticmethod
+    def _statistics(autoencoder: Any, like: Tensor) -> tuple[Tensor, Tensor]:
+        mean, std = (torch.tensor(autoencoder.config[key]).to(like) for key in ("latents_mean", "latents_std"))
+        return mean[:, None, None], std[:, None, None]
+
+
+class DeepCompression(LatentSpace):
+    """A deterministic encoder, as Sana's."""
+
+    def encode(self, autoencoder: Any, x: Tensor) -> Tensor:
+        return autoencoder.encode(x).latent * autoencoder.config["scaling_factor"]
+
+    def decode(self, autoencoder: Any, z: Tensor) -> Tensor:
+        return autoencoder.decode(z / autoencoder.config["scaling_factor"]).sample
+
+
+SPACES: dict[str, LatentSpace] = {
+    "AutoencoderKLFlux2": Flux2(),
+    "AutoencoderKLQwenImage": QwenImage(),
+    "AutoencoderDC": DeepCompression(),
+}
