@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift, even_sigmas, packed, places, unpacked
 from diffcredit.diffusion.denoisers.times import Unrounded
 from diffcredit.errors import UserError
@@ -21,7 +21,7 @@ from diffcredit.errors import UserError
 TOLD_IN_TRAINING = 1.0
 
 
-class Flux(PipelineDenoiser):
+class Flux(TextDenoiser):
     network = "FluxTransformer2DModel"
     pipelines = ("FluxPipeline",)
     parts = {  # noqa: RUF012

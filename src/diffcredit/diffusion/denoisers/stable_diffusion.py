@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.errors import UserError
 
 
-class StableDiffusion(PipelineDenoiser):
+class StableDiffusion(TextDenoiser):
     network = "UNet2DConditionModel"
     pipelines = ("StableDiffusionPipeline",)
     component = "unet"

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift
 from diffcredit.diffusion.denoisers.times import in_time_steps
 from diffcredit.diffusion.objectives.flow import Density
@@ -20,7 +20,7 @@ from diffcredit.errors import UserError
 PATCH = 2
 
 
-class StableDiffusion3(PipelineDenoiser):
+class StableDiffusion3(TextDenoiser):
     """The third text encoder, T5, may be missing: its tokens are zeros then."""
 
     network = "SD3Transformer2DModel"
