@@ -59,6 +59,11 @@ class Denoiser(ABC):
         """Return what the side of the inputs must be a multiple of, given the network's ``config``."""
         return int(config.get("patch_size") or 1)
 
+    def prepared(self, network: nn.Module) -> nn.Module:
+        """Return a new or loaded network, changed in place so that its results do not depend on unseeded numbers or
+        on the precision of the time."""
+        return network
+
 
 class PipelineDenoiser(Denoiser):
     """How the network of a text-to-image pipeline is called, and how the pipeline encodes a text."""
@@ -74,9 +79,6 @@ class PipelineDenoiser(Denoiser):
 
     guidance: ClassVar[float]
     """The pipeline's own guidance."""
-
-    unguided: ClassVar[float] = 1.0
-    """The guidance at which :meth:`guide` gives the prediction with the condition alone."""
 
     density: ClassVar[Density] = Density()
     """The usual training density of σ, for pipelines of flow matching."""
@@ -97,11 +99,6 @@ class PipelineDenoiser(Denoiser):
     def channels(self, latents: int) -> int:
         """Return the network's ``in_channels``, given the number of channels of its latents."""
         return latents
-
-    def prepared(self, network: nn.Module) -> nn.Module:
-        """Return the loaded network, changed in place so that its results do not depend on unseeded numbers or on the
-        precision of the time."""
-        return network
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         """Return the pipeline of class ``kind`` with nothing but its text ``parts``, for :meth:`encode`."""

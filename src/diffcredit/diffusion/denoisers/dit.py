@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.denoisers.times import in_time_steps
 
@@ -15,7 +14,6 @@ class DiT(Denoiser):
     """The null class, after the last, stands for no label; it is every image's where there is no condition."""
 
     network = "DiTTransformer2DModel"
-    conditioned = ("class_labels",)
 
     def predict(
         self,
@@ -33,9 +31,9 @@ class DiT(Denoiser):
         prediction = network(x, timestep=in_time_steps(time), class_labels=labels, return_dict=False)[0]
         return prediction[:, : x.shape[1]]  # without the variance, where it is learned
 
-    def check_size(self, network: nn.Module, side: int) -> None:
-        config: Any = network.config
-        checks.check_multiple("this DiT", side, config["patch_size"])
+    def prepared(self, network: nn.Module) -> nn.Module:
+        switch_off_label_dropout(network)
+        return network
 
 
 def switch_off_label_dropout(network: nn.Module) -> None:

@@ -22,7 +22,6 @@ class PixArtSigma(PipelineDenoiser):
     network = "PixArtTransformer2DModel"
     pipelines = ("PixArtSigmaPipeline",)
     parts = {"text_encoder": ("T5EncoderModel",), "tokenizer": ("T5Tokenizer", "T5TokenizerFast")}  # noqa: RUF012
-    conditioned = ("encoder_hidden_states", "encoder_attention_mask")
     guidance = 4.5
     loads_adapters = False
 
@@ -58,7 +57,3 @@ class PixArtSigma(PipelineDenoiser):
                 f"{folder / self.component / 'config.json'}: use_additional_conditions true: PixArt-α, which is told "
                 "the image's size; accepted: PixArt-Σ"
             )
-
-    def check_size(self, network: nn.Module, side: int) -> None:
-        config: Any = network.config
-        checks.check_multiple("this transformer", side, config["patch_size"])

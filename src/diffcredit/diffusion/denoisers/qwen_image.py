@@ -33,7 +33,6 @@ class QwenImage(PipelineDenoiser):
         "text_encoder": ("Qwen2_5_VLForConditionalGeneration",),
         "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast"),
     }
-    conditioned = ("encoder_hidden_states", "encoder_hidden_states_mask")
     targets = (
         *("to_q", "to_k", "to_v", "to_out.0"),
         *("add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"),  # the text's stream
@@ -89,5 +88,8 @@ class QwenImage(PipelineDenoiser):
             if config.get(key):
                 raise UserError(f"{folder / self.component / 'config.json'}: {key} true: {kind}; accepted: Qwen-Image")
 
-    def check_size(self, network: nn.Module, side: int) -> None:
-        checks.check_multiple("Qwen-Image", side, PATCH)
+    def channels(self, latents: int) -> int:
+        return latents * PATCH**2
+
+    def multiple(self, config: Mapping[str, Any]) -> int:
+        return PATCH

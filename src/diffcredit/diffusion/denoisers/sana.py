@@ -51,7 +51,6 @@ class Sana(PipelineDenoiser):
     network = "SanaTransformer2DModel"
     pipelines = ("SanaPipeline",)
     parts = {"text_encoder": ("Gemma2Model",), "tokenizer": ("GemmaTokenizer", "GemmaTokenizerFast")}  # noqa: RUF012
-    conditioned = ("encoder_hidden_states", "encoder_attention_mask")
     guidance = 4.5
     density = Density(shift=3.0)  # as its authors trained it
 
@@ -95,7 +94,3 @@ class Sana(PipelineDenoiser):
                 f"{folder / 'scheduler' / 'scheduler_config.json'}: use_flow_sigmas false; accepted: true, as Sana is "
                 "trained by flow matching"
             )
-
-    def check_size(self, network: nn.Module, side: int) -> None:
-        config: Any = network.config
-        checks.check_multiple("this transformer", side, config["patch_size"])

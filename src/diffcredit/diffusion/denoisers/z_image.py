@@ -34,7 +34,6 @@ class ZImage(PipelineDenoiser):
         "text_encoder": ("Qwen3Model", "Qwen3ForCausalLM"),
         "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast"),
     }
-    conditioned = ("hidden_states", "mask")
     guidance = 5.0
     unguided = 0.0
     density = Density(shift=2.0)
@@ -85,11 +84,5 @@ class ZImage(PipelineDenoiser):
                 f"{checks.WHY_FEW_STEPS}; accepted: Z-Image, with shift {OWN_SHIFT:g}"
             )
 
-    def check_size(self, network: nn.Module, side: int) -> None:
-        checks.check_multiple("Z-Image", side, PATCH)
-        config: Any = network.config
-        most = PATCH * min(config["axes_lens"][1:])
-        if side > most:
-            raise UserError(
-                f"contributions.resolution: latents of {side} × {side}; this network has places for {most} × {most}"
-            )
+    def multiple(self, config: Mapping[str, Any]) -> int:
+        return PATCH
