@@ -8,7 +8,7 @@ import torch
 
 from diffcredit.diffusion.conditions import NOTHING, Conditioner, Conditions
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
-from diffcredit.diffusion.pretrained import load_pretrained, load_tokenizer
+from diffcredit.diffusion.pretrained import load_pretrained, load_tokenizer, quiet
 from diffcredit.errors import UserError
 
 MISSING_PACKAGES = 'text-to-image models need transformers and peft: pip install "diffcredit[lora]"'
@@ -50,7 +50,8 @@ class TextEncoders(Conditioner):
             known = getattr(getattr(encoder, "config", None), "vocab_size", None)
             if parts[name] is not None and known is not None and (tokens := len(parts[name])) > known:
                 raise UserError(f"{self.folder / name}: {tokens} tokens; the text encoder knows {known}")
-        return self.denoiser.text_pipeline(getattr(diffusers, self.index["_class_name"]), parts, self.index)
+        with quiet():
+            return self.denoiser.text_pipeline(getattr(diffusers, self.index["_class_name"]), parts, self.index)
 
     def _part(self, name: str, accepted: Sequence[str]) -> Any:
         """Return a text encoder or tokenizer; None where the pipeline was saved without it."""
@@ -58,10 +59,12 @@ class TextEncoders(Conditioner):
             import transformers
         except ImportError:
             raise UserError(MISSING_PACKAGES) from None
-        _, kind = self.index.get(name) or (None, None)
+        where = self.folder / name
+        if name not in self.index and not where.is_dir():
+            return None
+        _, kind = self.index.get(name, (None, accepted[0]))
         if kind is None:
             return None
-        where = self.folder / name
         if kind not in accepted:
             raise UserError(f"{self.folder / 'model_index.json'}: {name} {kind!r}; accepted: {', '.join(accepted)}")
         if "Tokenizer" in kind or "Processor" in kind:

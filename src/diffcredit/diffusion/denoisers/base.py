@@ -55,9 +55,8 @@ class Denoiser(ABC):
         """Return the guided prediction (Ho and Salimans 2022), given those without and with the condition."""
         return without + scale * (following - without)
 
-    def multiple(self, config: Mapping[str, Any]) -> int:
-        """Return what the side of the inputs must be a multiple of, given the network's ``config``."""
-        return int(config.get("patch_size") or 1)
+    def check_size(self, network: nn.Module, side: int) -> None:  # noqa: B027
+        """Raise a UserError if the network cannot take inputs (c, side, side)."""
 
     def prepared(self, network: nn.Module) -> nn.Module:
         """Return a new or loaded network, changed in place so that its results do not depend on unseeded numbers or
@@ -96,9 +95,10 @@ class PipelineDenoiser(Denoiser):
         """Raise a UserError if the pipeline in ``folder`` cannot be trained, given its ``model_index.json`` and the
         network's config: inpainting, distilled few-step models."""
 
-    def channels(self, latents: int) -> int:
-        """Return the network's ``in_channels``, given the number of channels of its latents."""
-        return latents
+    def prepared(self, network: nn.Module) -> nn.Module:
+        """Return the loaded network, changed in place so that its results do not depend on unseeded numbers or on the
+        precision of the time."""
+        return network
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         """Return the pipeline of class ``kind`` with nothing but its text ``parts``, for :meth:`encode`."""
