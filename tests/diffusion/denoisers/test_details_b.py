@@ -118,26 +118,25 @@ def test_labels_reach_the_unet(tmp_path: Path) -> None:
         assert not torch.equal(UNet().predict(network, noise(SEEDS), steps, others), expected)
 
 
-@pytest.mark.parametrize(("name", "multiple"), (dict.fromkeys(TRAINED, 2) | {"sana": 1}).items())
-def test_sizes(name: str, multiple: int, tmp_path: Path) -> None:
-    """A network takes sides that are such multiples, and no others."""
+@pytest.mark.parametrize("name", TRAINED)
+def test_sizes(name: str, tmp_path: Path) -> None:
     denoiser, network, _, condition = TRAINED[name](tmp_path / name)
-    assert denoiser.multiple(network.config) == multiple
     times = torch.full((3,), 100) if name == "pixart_sigma" else SIGMA
-    for side in (6, 7):
-        x = noise(SEEDS, side=side)
-        with torch.no_grad():
-            if side % multiple == 0:
-                assert denoiser.predict(network, x, times, condition).shape == x.shape
-                continue
-            with pytest.raises(Exception):  # noqa: B017, PT011
-                assert denoiser.predict(network, x, times, condition).shape == x.shape
+    denoiser.check_size(network, 12)
+    with torch.no_grad():
+        assert denoiser.predict(network, noise(SEEDS, side=12), times, condition).shape[-1] == 12
+    if name == "sana":  # patches of a single latent
+        denoiser.check_size(network, 7)
+        return
+    with pytest.raises(UserError, match=r"resolution: latents of 7 × 7; .* multiples of 2$"):
+        denoiser.check_size(network, 7)
 
 
-@pytest.mark.parametrize("name", SERVED)
-def test_channels(name: str, tmp_path: Path) -> None:
-    _, network, _, _ = TRAINED[name](tmp_path / name)
-    assert SERVED[name].denoiser.channels(4) == network.config.in_channels
+def test_places_of_z_image_end(tmp_path: Path) -> None:
+    denoiser, network, _, _ = TRAINED["z_image"](tmp_path / "z")
+    denoiser.check_size(network, 128)
+    with pytest.raises(UserError, match="latents of 130 × 130; this network has places for 128 × 128"):
+        denoiser.check_size(network, 130)
 
 
 @pytest.mark.parametrize(

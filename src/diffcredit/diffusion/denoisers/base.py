@@ -95,11 +95,6 @@ class PipelineDenoiser(Denoiser):
         """Raise a UserError if the pipeline in ``folder`` cannot be trained, given its ``model_index.json`` and the
         network's config: inpainting, distilled few-step models."""
 
-    def prepared(self, network: nn.Module) -> nn.Module:
-        """Return the loaded network, changed in place so that its results do not depend on unseeded numbers or on the
-        precision of the time."""
-        return network
-
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         """Return the pipeline of class ``kind`` with nothing but its text ``parts``, for :meth:`encode`."""
         import inspect

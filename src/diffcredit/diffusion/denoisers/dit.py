@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.denoisers.times import in_time_steps
 
@@ -30,6 +31,10 @@ class DiT(Denoiser):
             labels = condition["class_labels"]
         prediction = network(x, timestep=in_time_steps(time), class_labels=labels, return_dict=False)[0]
         return prediction[:, : x.shape[1]]  # without the variance, where it is learned
+
+    def check_size(self, network: nn.Module, side: int) -> None:
+        config: Any = network.config
+        checks.check_multiple("this DiT", side, config["patch_size"])
 
     def prepared(self, network: nn.Module) -> nn.Module:
         switch_off_label_dropout(network)

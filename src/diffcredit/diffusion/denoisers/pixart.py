@@ -57,3 +57,7 @@ class PixArtSigma(PipelineDenoiser):
                 f"{folder / self.component / 'config.json'}: use_additional_conditions true: PixArt-α, which is told "
                 "the image's size; accepted: PixArt-Σ"
             )
+
+    def check_size(self, network: nn.Module, side: int) -> None:
+        config: Any = network.config
+        checks.check_multiple("this transformer", side, config["patch_size"])

@@ -88,8 +88,5 @@ class QwenImage(PipelineDenoiser):
             if config.get(key):
                 raise UserError(f"{folder / self.component / 'config.json'}: {key} true: {kind}; accepted: Qwen-Image")
 
-    def channels(self, latents: int) -> int:
-        return latents * PATCH**2
-
-    def multiple(self, config: Mapping[str, Any]) -> int:
-        return PATCH
+    def check_size(self, network: nn.Module, side: int) -> None:
+        checks.check_multiple("Qwen-Image", side, PATCH)

@@ -94,3 +94,7 @@ class Sana(PipelineDenoiser):
                 f"{folder / 'scheduler' / 'scheduler_config.json'}: use_flow_sigmas false; accepted: true, as Sana is "
                 "trained by flow matching"
             )
+
+    def check_size(self, network: nn.Module, side: int) -> None:
+        config: Any = network.config
+        checks.check_multiple("this transformer", side, config["patch_size"])

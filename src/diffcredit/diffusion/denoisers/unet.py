@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.denoisers.times import in_time_steps
 
@@ -24,5 +25,6 @@ class UNet(Denoiser):
     ) -> Tensor:
         return network(x, in_time_steps(time), **dict(condition or {})).sample
 
-    def multiple(self, config: Mapping[str, Any]) -> int:
-        return 2 ** (len(config["block_out_channels"]) - 1)
+    def check_size(self, network: nn.Module, side: int) -> None:
+        config: Any = network.config
+        checks.check_multiple("this U-Net", side, 2 ** (len(config["block_out_channels"]) - 1))

@@ -84,5 +84,11 @@ class ZImage(PipelineDenoiser):
                 f"{checks.WHY_FEW_STEPS}; accepted: Z-Image, with shift {OWN_SHIFT:g}"
             )
 
-    def multiple(self, config: Mapping[str, Any]) -> int:
-        return PATCH
+    def check_size(self, network: nn.Module, side: int) -> None:
+        checks.check_multiple("Z-Image", side, PATCH)
+        config: Any = network.config
+        most = PATCH * min(config["axes_lens"][1:])
+        if side > most:
+            raise UserError(
+                f"contributions.resolution: latents of {side} × {side}; this network has places for {most} × {most}"
+            )
