@@ -1,14 +1,14 @@
 """The interface of a denoiser: how one network architecture of diffusers is called.
 
 A denoiser has no weights and no state. One small file an architecture; everything else is shared. A user's own class
-inherits from :class:`Denoiser`, or from :class:`PipelineDenoiser` where it is part of a pipeline with texts, and a study
-file names it, ``denoiser: "my_package.module:MyDenoiser"``. :func:`diffcredit.testing.check_denoiser` checks it.
+inherits from :class:`Denoiser`, or from :class:`PipelineDenoiser` where it is part of a pipeline with texts, and a
+study file names it, ``denoiser: "my_package.module:MyDenoiser"``. :func:`diffcredit.testing.check_denoiser` checks it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,8 @@ class Denoiser(ABC):
     targets: ClassVar[tuple[str, ...]] = ("to_q", "to_k", "to_v", "to_out.0")
     """How the names of the linear layers end that an adapter changes by default."""
 
-    conditioned: ClassVar[tuple[str, ...]] = ()
-    """The names of the tensors of a condition."""
+    unguided: ClassVar[float] = 1.0
+    """The guidance at which :meth:`guide` returns the prediction with the condition."""
 
     @abstractmethod
     def predict(
@@ -55,8 +55,9 @@ class Denoiser(ABC):
         """Return the guided prediction (Ho and Salimans 2022), given those without and with the condition."""
         return without + scale * (following - without)
 
-    def check_size(self, network: nn.Module, side: int) -> None:
-        """Raise a UserError if the network cannot take inputs (c, side, side)."""
+    def multiple(self, config: Mapping[str, Any]) -> int:
+        """Return what the side of the inputs must be a multiple of, given the network's ``config``."""
+        return int(config.get("patch_size") or 1)
 
 
 class PipelineDenoiser(Denoiser):
@@ -77,12 +78,27 @@ class PipelineDenoiser(Denoiser):
     density: ClassVar[Density] = Density()
     """The usual training density of σ, for pipelines of flow matching."""
 
+    precision: ClassVar[Literal["float32", "bf16"]] = "bf16"
+    """The type in which the frozen network is kept unless a study says otherwise."""
+
+    told: ClassVar[tuple[str, ...]] = ()
+    """The settings in ``model_index.json`` that a condition depends on."""
+
     loads_adapters: ClassVar[bool] = True
     """Whether the pipeline has ``load_lora_weights``."""
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         """Raise a UserError if the pipeline in ``folder`` cannot be trained, given its ``model_index.json`` and the
         network's config: inpainting, distilled few-step models."""
+
+    def channels(self, latents: int) -> int:
+        """Return the network's ``in_channels``, given the number of channels of its latents."""
+        return latents
+
+    def prepared(self, network: nn.Module) -> nn.Module:
+        """Return the loaded network, changed in place so that its results do not depend on unseeded numbers or on the
+        precision of the time."""
+        return network
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         """Return the pipeline of class ``kind`` with nothing but its text ``parts``, for :meth:`encode`."""

@@ -30,8 +30,8 @@ def check_channels(folder: Path, component: str, config: Mapping[str, Any], patc
     taken = config.get("in_channels")
     if expected is not None and taken is not None and taken != patch * expected:
         raise UserError(
-            f"{file}: in_channels {taken}; accepted: {patch * expected}, as the autoencoder has {expected} channels "
-            "(inpainting, editing and upscaling models are not supported)"
+            f"{file}: in_channels {taken}; the autoencoder has {expected} (inpainting and upscaling models are not "
+            f"supported); accepted: {patch * expected}"
         )
     given = config.get("out_channels")
     if given is not None and taken is not None and given != taken:
@@ -82,11 +82,3 @@ def check_flow_scheduler(folder: Path) -> None:
         if config.get(key):
             file = folder / "scheduler" / "scheduler_config.json"
             raise UserError(f"{file}: {key} {config[key]!r}; accepted: false")
-
-
-def check_multiple(kind: str, side: int, multiple: int) -> None:
-    """Raise a UserError unless the ``side`` of latents is a multiple of ``multiple``."""
-    if side % multiple:
-        raise UserError(
-            f"contributions.resolution: latents of {side} × {side}; {kind} takes sides that are multiples of {multiple}"
-        )

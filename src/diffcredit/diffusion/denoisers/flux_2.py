@@ -38,7 +38,6 @@ class Flux2Klein(PipelineDenoiser):
     network = "Flux2Transformer2DModel"
     pipelines = ("Flux2KleinPipeline",)
     parts = {"text_encoder": ("Qwen3ForCausalLM",), "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast")}  # noqa: RUF012
-    conditioned = ("encoder_hidden_states",)
     targets = (
         *("to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"),
         *("to_qkv_mlp_proj", "attn.to_out"),  # of single blocks, which have one projection in and one out

@@ -17,8 +17,8 @@ class StableDiffusion(PipelineDenoiser):
     pipelines = ("StableDiffusionPipeline",)
     component = "unet"
     parts = {"text_encoder": ("CLIPTextModel",), "tokenizer": ("CLIPTokenizer", "CLIPTokenizerFast")}  # noqa: RUF012
-    conditioned = ("encoder_hidden_states",)
     guidance = 7.5
+    precision = "float32"
 
     def predict(
         self,
@@ -33,8 +33,8 @@ class StableDiffusion(PipelineDenoiser):
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         check_unet(folder, index, config, added=None)
 
-    def check_size(self, network: nn.Module, side: int) -> None:
-        check_unet_size(network, side)
+    def multiple(self, config: Mapping[str, Any]) -> int:
+        return unet_multiple(config)
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         # a pipeline without its safety checker warns unless it does without
@@ -58,12 +58,13 @@ def check_unet(folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]
     expected = {"addition_embed_type": added, "class_embed_type": None, "encoder_hid_dim_type": None}
     for key, accepted in expected.items():
         if config.get(key) != accepted:
-            raise UserError(f"{file}: {key} {config.get(key)!r}; accepted: {accepted!r} (no other conditions)")
+            raise UserError(
+                f"{file}: {key} {config.get(key)!r}: the U-Net has conditions beside the text; accepted: {accepted!r}"
+            )
     checks.check_channels(folder, "unet", config)
     checks.check_texts_alone(folder, index)
 
 
-def check_unet_size(network: nn.Module, side: int) -> None:
-    """Raise a UserError unless every level of the U-Net halves the ``side``."""
-    config: Any = network.config
-    checks.check_multiple("this U-Net", side, 2 ** (len(config["block_out_channels"]) - 1))
+def unet_multiple(config: Mapping[str, Any]) -> int:
+    """Return what sides must be a multiple of for every level of the U-Net to halve them."""
+    return 2 ** (len(config["block_out_channels"]) - 1)

@@ -14,7 +14,6 @@ from diffcredit.diffusion.denoisers import checks
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift
 from diffcredit.diffusion.denoisers.times import in_time_steps
-from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.errors import UserError
 
 PATCH = 2
@@ -33,10 +32,8 @@ class StableDiffusion3(PipelineDenoiser):
         "text_encoder_3": ("T5EncoderModel",),
         "tokenizer_3": ("T5Tokenizer", "T5TokenizerFast"),
     }
-    conditioned = ("encoder_hidden_states", "pooled_projections")
     targets = ("to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out")
     guidance = 7.0
-    density = Density(shift=3.0)  # as the model's authors trained it, and as its scheduler samples
 
     def predict(
         self,
@@ -67,15 +64,6 @@ class StableDiffusion3(PipelineDenoiser):
         if config.get("patch_size", PATCH) != PATCH:
             file = folder / self.component / "config.json"
             raise UserError(f"{file}: patch_size {config['patch_size']}; accepted: {PATCH}")
-
-    def check_size(self, network: nn.Module, side: int) -> None:
-        config: Any = network.config
-        checks.check_multiple("this transformer", side, config["patch_size"])
-        most = config["patch_size"] * config["pos_embed_max_size"]
-        if side > most:
-            raise UserError(
-                f"contributions.resolution: latents of {side} × {side}; this transformer takes at most {most} × {most}"
-            )
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         pipeline = super().text_pipeline(kind, parts, index)

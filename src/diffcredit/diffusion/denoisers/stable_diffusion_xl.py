@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser
-from diffcredit.diffusion.denoisers.stable_diffusion import check_unet, check_unet_size
+from diffcredit.diffusion.denoisers.stable_diffusion import check_unet, unet_multiple
 
 TOKENIZERS = ("CLIPTokenizer", "CLIPTokenizerFast")
 
@@ -24,8 +24,8 @@ class StableDiffusionXL(PipelineDenoiser):
         "text_encoder_2": ("CLIPTextModelWithProjection",),
         "tokenizer_2": TOKENIZERS,
     }
-    conditioned = ("encoder_hidden_states", "text_embeds", "time_ids")
     guidance = 5.0
+    told = ("force_zeros_for_empty_prompt",)
 
     def predict(
         self,
@@ -44,8 +44,8 @@ class StableDiffusionXL(PipelineDenoiser):
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         check_unet(folder, index, config, added="text_time")
 
-    def check_size(self, network: nn.Module, side: int) -> None:
-        check_unet_size(network, side)
+    def multiple(self, config: Mapping[str, Any]) -> int:
+        return unet_multiple(config)
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         return super().text_pipeline(kind, parts, {**index, "add_watermarker": False})

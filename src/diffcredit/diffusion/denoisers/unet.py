@@ -9,7 +9,6 @@ from diffcredit.diffusion.denoisers.base import Denoiser
 
 class UNet(Denoiser):
     network = "UNet2DModel"
-    conditioned = ("class_labels",)
 
     def predict(
         self,
