@@ -53,7 +53,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"sampling": "ddim"}, "sampling: 'ddim' is not accepted; a mapping with the keys images, "),
         ({"properties": "colourfulness"}, "properties: 'colourfulness' is not accepted; a list of at least one "),
         ({"properties": []}, "properties: [] is not accepted; a list of at least one is expected"),
-        ({"properties": [7]}, "properties.0: 7 is not accepted; a mapping with the keys name, as is expected"),
+        ({"properties": [7]}, "properties.0: 7 is not accepted; a mapping with the keys name, as, prompts is expected"),
         ({"name": 5}, "name: 5 is not accepted; input should be a valid string"),
         ({"model.train.steps": 2.5}, "model.train.steps: 2.5 is not accepted; input should be a valid integer"),
         ({"contributions.holdout": [1]}, "contributions.holdout: [1] is not accepted; input should be a valid number"),

@@ -60,9 +60,7 @@ class Npz:
             None if giver is None else contributor_name(str(giver), f"{path}: {contributor}[{row}]")
             for row, giver in enumerate(column(contributor, "Uiu", "texts or integers"))
         ]
-        captions = [
-            None if text is None else str(text) for text in column(self.caption, "Uiu", "texts or integers")
-        ]
+        captions = [None if text is None else str(text) for text in column(self.caption, "Uiu", "texts or integers")]
         out = column(self.heldout, "biu", "integers or booleans")
         # of fixed width: names sort like numbers, and more rows do not rename earlier ones
         return [
