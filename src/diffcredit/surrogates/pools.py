@@ -64,8 +64,12 @@ class PooledImages(ImageSurrogate):
         self._contributions, self._images = material.contributions, len(pools[0])
 
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        return self.rows_for(coalition, np.arange(self._images))
+
+    def rows_for(self, coalition: BoolArray, seeds: NDArray[np.int64]) -> NDArray[np.int64]:
+        # shared out anew: of every second image, van der Corput's points are all in the same half
         members, counts = self._contributions.groups_of(coalition), self._contributions.group_counts
-        return shared_out(members, counts, self._images) * self._images + np.arange(self._images)
+        return shared_out(members, counts, len(seeds)) * self._images + seeds
 
 
 @dataclass
