@@ -21,7 +21,7 @@ from PIL import Image
 from diffcredit.cli.console import Bars
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.noise_schedule import NoiseSchedule
+from diffcredit.diffusion.objectives.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.training import train
 from diffcredit.features import Features, Images
 from diffcredit.properties.classes import inception_score

@@ -20,7 +20,7 @@ class FlatModel:
 
     time_steps = 100
     device = torch.device("cpu")
-    noise_schedule = Schedule()
+    objective = Schedule()
     prompts = ()
 
     def __init__(self, network):
@@ -38,7 +38,7 @@ class FlatModel:
         return self.network(x_t.flatten(1)).unflatten(1, x_t.shape[1:])
 
     def loss(self, batch, t, noise):
-        x_t = self.noise_schedule.add_noise(batch.x, noise, t)
+        x_t = self.objective.add_noise(batch.x, noise, t)
         return (self.predict(x_t, t) - noise).square().mean(dim=(1, 2, 3))
 
 
@@ -88,7 +88,7 @@ def gauss_newton(samples):
     """{name: 2/d E JᵀJ} of each parameter alone, from explicit Jacobians."""
     model = samples.model
     batch, t, noise = samples.at(range(len(samples)))
-    x_t = model.noise_schedule.add_noise(batch.x, noise, t).flatten(1)
+    x_t = model.objective.add_noise(batch.x, noise, t).flatten(1)
     weights = dict(model.network.named_parameters())
     found = {}
     for name in weights:

@@ -86,7 +86,7 @@ def test_the_trace_of_a_u_net_is_the_mean_square_of_pseudo_gradients(family, req
     squares = []
     for place in range(len(samples)):
         batch, t, noise = samples.at(range(place, place + 1))
-        x_t = samples.model.noise_schedule.add_noise(batch.x, noise, t)
+        x_t = samples.model.objective.add_noise(batch.x, noise, t)
         error = samples.normal(range(place, place + 1), "target", 0) * math.sqrt(2 / noise.numel())
         prediction = samples.model.predict(x_t, t, batch.condition)
         gradient = torch.autograd.grad(prediction, list(trained.values()), error)

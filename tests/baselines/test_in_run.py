@@ -55,7 +55,7 @@ def by_hand(settings, shown, every):
         batch, t, noise = draw(data, step, settings, SEED, 1000)
         losses = model.loss(batch, t, noise)
         if settings.min_snr is not None:
-            losses = losses * model.noise_schedule.min_snr_weights(t, settings.min_snr)
+            losses = losses * model.objective.min_snr_weights(t, settings.min_snr)
         if step % every == 0:
             against = gradient(model, model.loss(*draw(validation, step, unmirrored, seed, 1000)).mean())
             for place, row in enumerate(batch.rows.tolist()):

@@ -50,7 +50,7 @@ def test_ridge_regression_with_the_exact_hessian(monkeypatch):
 
 def inputs_and_targets(samples):
     batch, t, noise = samples.at(range(len(samples)))
-    return samples.model.noise_schedule.add_noise(batch.x, noise, t).flatten(1).numpy(), noise.flatten(1).numpy()
+    return samples.model.objective.add_noise(batch.x, noise, t).flatten(1).numpy(), noise.flatten(1).numpy()
 
 
 def test_the_diagonal_by_hand(trained):
@@ -66,7 +66,7 @@ def test_the_diagonal_by_hand(trained):
 
     def pseudo(samples, place):
         batch, t, noise = samples.at(place)
-        prediction = trained.predict(trained.noise_schedule.add_noise(batch.x, noise, t), t)
+        prediction = trained.predict(trained.objective.add_noise(batch.x, noise, t), t)
         return (prediction * samples.normal(place, "target", 0)).sum() * (2 / 192) ** 0.5
 
     training, queries = (Samples(trained, each, None, 1, seed=3) for each in (given.images, shown))

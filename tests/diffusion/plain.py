@@ -24,7 +24,7 @@ class Plain:
                 nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Dropout(dropout), nn.Conv2d(8, 3, 1)
             ).to(dtype)
         # stands in for a noise schedule, with weights that are anything but one
-        self.noise_schedule: Any = SimpleNamespace(min_snr_weights=lambda t, gamma: (t + 1) / (1000 * gamma))
+        self.objective: Any = SimpleNamespace(min_snr_weights=lambda t, gamma: (t + 1) / (1000 * gamma))
 
     @property
     def device(self) -> torch.device:

@@ -73,7 +73,7 @@ def test_a_changed_setting_is_damage(saved):
             DDPM.load(folder)
         del description["fingerprint"]  # as older releases wrote it
         file.write_text(json.dumps(description))
-        assert DDPM.load(folder).noise_schedule.config["beta_end"] == 0.04
+        assert DDPM.load(folder).objective.config["beta_end"] == 0.04
     finally:
         file.write_text(whole)
 

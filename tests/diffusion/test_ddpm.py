@@ -29,7 +29,7 @@ def test_an_image_depends_on_its_seed_alone(model):
 def test_initial_noises_are_bitwise_those_of_their_seeds(model, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        DDPM, "predict", lambda self, x, t, condition=None: seen.append(x.clone()) or torch.zeros_like(x)
+        DDPM, "call", lambda self, x, time, condition, guidance=None: seen.append(x.clone()) or torch.zeros_like(x)
     )
     model.sample(range(5), 1, batch_size=3)
     for seed, noise in enumerate(torch.cat(seen)):

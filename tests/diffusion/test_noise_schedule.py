@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.noise_schedule import NoiseSchedule, dpm_time_steps
+from diffcredit.diffusion.objectives.noise_schedule import NoiseSchedule, dpm_time_steps
 from diffcredit.errors import UserError
 
 from . import tiny, tiny_pipelines

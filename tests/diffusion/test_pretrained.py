@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
 from diffcredit.diffusion.ddpm import DDPM, LatentFamily, PixelFamily
-from diffcredit.diffusion.pretrained import DOWNLOADED, NOT_DOWNLOADED, PretrainedUNet, quiet
+from diffcredit.diffusion.pretrained import DOWNLOADED, NOT_DOWNLOADED, PretrainedNetwork, quiet
 from diffcredit.execution import InProcess
 from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, rows, run_here, write_study
@@ -56,7 +56,7 @@ def test_the_schedule_is_taken_over(tmp_path):
     assert model.time_steps == 500
     x, noise = torch.ones(1, 3, 16, 16), torch.zeros(1, 3, 16, 16)
     expected = np.sqrt(np.prod(1 - np.linspace(1e-4, 0.01, 500)))
-    assert model.noise_schedule.add_noise(x, noise, torch.tensor([499]))[0, 0, 0, 0].item() == pytest.approx(expected)
+    assert model.objective.add_noise(x, noise, torch.tensor([499]))[0, 0, 0, 0].item() == pytest.approx(expected)
     assert start(folder / "unet").time_steps == 1000  # a U-Net alone does not tell; then the family's
 
 
@@ -189,7 +189,7 @@ def test_a_hub_id_offline_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     unknown = "nobody/no-such-model"
-    tiny.refused(f"^{unknown}: no such folder, and the hub does not give it", PretrainedUNet.find, unknown)
+    tiny.refused(f"^{unknown}: no such folder, and the hub does not give it", PretrainedNetwork.find, unknown)
 
 
 def test_what_is_downloaded_of_stable_diffusion():

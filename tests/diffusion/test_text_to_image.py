@@ -14,8 +14,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import Training
+from diffcredit.diffusion.denoisers.stable_diffusion import StableDiffusion
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
-from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _projections, _ranks_and_scales
+from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _ranks_and_scales, projections
 from diffcredit.diffusion.training import train
 from diffcredit.retraining.pruning import prune_ranks
 from diffcredit.study.study import Study
@@ -70,6 +71,10 @@ def theirs(plain: StableDiffusionPipeline, guidance: float = 7.5) -> np.ndarray:
         output_type="np",
     ).images
     return (images * 255).round()
+
+
+def states(base: Pipeline, texts) -> torch.Tensor:
+    return base.conditioner.embed(texts, 16)["encoder_hidden_states"]
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -137,12 +142,12 @@ def test_an_image_follows_the_prompt_of_its_seed(adapted):
 def test_a_texts_embedding_is_that_of_the_pipeline_bitwise_whatever_its_company(sd_folder, plain):
     alone = Pipeline(sd_folder)  # one that has seen no text yet
     texts = [*PROMPTS, "", "x" * 40]
-    single = torch.cat([alone.embed([text], "cpu") for text in texts])
-    assert Pipeline(sd_folder).embed(texts, "cpu").equal(single)
-    for text, states in zip(texts, single, strict=True):
+    single = torch.cat([states(alone, [text]) for text in texts])
+    assert states(Pipeline(sd_folder), texts).equal(single)
+    for text, hidden in zip(texts, single, strict=True):
         expected, _ = plain.encode_prompt(text, "cpu", 1, False)
-        torch.testing.assert_close(states, expected[0])
-    assert len({tuple(states.flatten().tolist()) for states in single}) == len(texts)
+        torch.testing.assert_close(hidden, expected[0])
+    assert len({tuple(hidden.flatten().tolist()) for hidden in single}) == len(texts)
 
 
 def test_prompts_come_from_the_captions_or_from_the_one_prompt(sd_folder):
@@ -156,9 +161,9 @@ def test_prompts_come_from_the_captions_or_from_the_one_prompt(sd_folder):
     one = LoRAFamily(str(sd_folder), rank=2, prompt="a drawing").start(captioned, seed=0)
     assert one.prompts == ("a drawing",)
     batch = one.encode(captioned.images, captioned.captions)
-    assert batch.condition.equal(one.base.embed(["a drawing"] * 6, "cpu"))
+    assert batch.condition["encoder_hidden_states"].equal(states(one.base, ["a drawing"] * 6))
     by_caption = family.start(captioned, seed=0).encode(captioned.images, captioned.captions)
-    assert by_caption.condition.equal(one.base.embed(CAPTIONS, "cpu"))
+    assert by_caption.condition["encoder_hidden_states"].equal(states(one.base, CAPTIONS))
     assert one.encoding != family.start(captioned, seed=0).encoding
 
 
@@ -195,17 +200,17 @@ def check_loss(model, target):
     a = torch.from_numpy(np.cumprod(1 - betas)[t.numpy()])[:, None, None, None]
     x_t = (a.sqrt() * data.x + (1 - a).sqrt() * noise).float()
     with torch.no_grad():
-        predicted = model.network(x_t, t, encoder_hidden_states=model.base.embed(PROMPTS, "cpu")).sample
+        predicted = model.network(x_t, t, encoder_hidden_states=states(model.base, PROMPTS)).sample
         losses = model.loss(data, t, noise)
     expected = (predicted - target(a, data.x, noise)).square().mean(dim=(1, 2, 3))
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5, check_dtype=False)
 
 
 def test_training_changes_the_adapter_alone(fresh, base):
-    before = {name: tensor.clone() for name, tensor in fresh.base._unet.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in fresh.base._network.state_dict().items()}
     model = fresh.clone()
     train(model, model.encode(pictures(6), CAPTIONS), Training(steps=3, batch_size=4, learning_rate=1e-2), seed=0)
-    assert tiny.same(base._unet.state_dict(), before)
+    assert tiny.same(base._network.state_dict(), before)
     assert model.fingerprint != fresh.fingerprint
     for (name, own), original in zip(model.network.named_parameters(), fresh.network.parameters(), strict=True):
         assert own.requires_grad == ("lora_" in name)
@@ -266,9 +271,9 @@ def test_a_rank_of_256_on_stable_diffusion_has_51_million_parameters():
         across = 2 * (width + width) + 2 * (768 + width)
         expected += 256 * blocks * (own + across)
     network.requires_grad_(False)
-    projections = _projections(network)
-    assert len(projections) == 16 * 8
-    config = LoraConfig(**_ranks_and_scales(dict.fromkeys(projections, 256)))
+    names = projections(network, StableDiffusion.targets)
+    assert len(names) == 16 * 8
+    config = LoraConfig(**_ranks_and_scales(dict.fromkeys(names, 256)))
     with torch.device("meta"):
         network.add_adapter(config)
     trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
@@ -289,7 +294,7 @@ def test_a_folder_that_is_no_such_pipeline_is_refused(folder, tmp_path, ddpm_fol
     shutil.rmtree(folder / "scheduler")
     tiny.refused("/sd: has no folder 'scheduler'", pipeline, str(folder))
     tiny.refused(r"model_index\.json: no such file", pipeline, str(folder / "unet"))
-    accepted = r"accepted: StableDiffusionPipeline \(neither Stable Diffusion XL nor diffusion transformers"
+    accepted = "accepted: StableDiffusionPipeline, .*, or a class of your own as model.denoiser: my_package.module"
     tiny.refused(rf"model_index\.json: _class_name 'DDPMPipeline'; {accepted}", pipeline, str(ddpm_folder))
 
 
@@ -303,7 +308,12 @@ def test_missing_and_corrupt_weights_are_named(folder, part, kind, keep):
     file.unlink()
     if keep is not None:
         file.write_bytes(content[:keep])
-    tiny.refused(rf"/sd/{part}: {kind} cannot be loaded from there", pipeline, str(folder))
+    tiny.refused(rf"/sd/{part}: {kind} cannot be loaded from there", encode, folder)
+
+
+def encode(folder: Path) -> None:
+    """Text encoders are read at the first text."""
+    Pipeline(folder).conditioner.embed(["a cat"], 16)
 
 
 def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(folder):
@@ -311,11 +321,11 @@ def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(
     tokenizer = json.loads(file.read_text())
     tokenizer["model"]["vocab"]["zz"] = 190
     file.write_text(json.dumps(tokenizer))
-    tiny.refused(r"/sd/tokenizer: 191 tokens; the text encoder knows 190", pipeline, str(folder))
+    tiny.refused(r"/sd/tokenizer: 191 tokens; the text encoder knows 190", encode, folder)
     file.write_text("{")
-    tiny.refused(r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there", pipeline, str(folder))
+    tiny.refused(r"/sd/tokenizer: CLIPTokenizer cannot be loaded from there", encode, folder)
     file.unlink()
-    tiny.refused(r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges", pipeline, str(folder))
+    tiny.refused(r"/sd/tokenizer: has neither tokenizer\.json nor vocab\.json and merges", encode, folder)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +361,7 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
     adapted.save(tmp_path)
     tensors = load_file(tmp_path / ADAPTER)
     name = next(name for name in tensors if "lora_B" in name)
-    another = rf"{ADAPTER}: not an adapter of this U-Net's attention"
+    another = rf"{ADAPTER}: not an adapter of this network's attention"
     refused_with(another, {key: tensor for key, tensor in tensors.items() if key != name})
     refused_with(another, tensors | {f"{name}s": torch.zeros(3, 5)})
     refused_with(another, tensors | {name: torch.zeros(3, 5)})

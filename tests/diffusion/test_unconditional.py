@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import networks
 from diffcredit.diffusion.ddpm import DDPM
-from diffcredit.diffusion.noise_schedule import NoiseSchedule
+from diffcredit.diffusion.objectives.noise_schedule import NoiseSchedule
 from diffcredit.retraining.pruning import prune
 
 from . import tiny, tiny_pipelines
@@ -65,7 +65,7 @@ def test_a_model_that_was_kept_is_bitwise_the_same(which, request, tmp_path: Pat
     again = DDPM.load(tmp_path)
     assert tiny.same(tiny.weights(again), tiny.weights(model))
     assert again.fingerprint == model.fingerprint
-    assert again.noise_schedule.config == model.noise_schedule.config
+    assert again.objective.config == model.objective.config
     np.testing.assert_array_equal(again.sample([1, 2], 3), model.sample([1, 2], 3))
     # and it can be trained on
     data = again.encode(tiny.images(2))

@@ -129,7 +129,7 @@ def test_held_out_images_have_captions_of_their_own(text_to_image, tmp_path):
     value = prop.measure_model(text_to_image)
 
     x = text_to_image.base.stage.encode(images, "cpu")
-    condition = text_to_image.base.embed(captions, "cpu")
+    condition = text_to_image.base.conditioner.embed(captions, text_to_image.pixels)
     a = torch.from_numpy(np.cumprod(1 - np.linspace(np.sqrt(0.00085), np.sqrt(0.012), 1000) ** 2))
     generator, errors = torch.Generator().manual_seed(0), []
     for t in (250, 750):

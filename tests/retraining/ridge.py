@@ -32,7 +32,7 @@ class Ridge:
 
     time_steps = 1000
     encoding = ""
-    noise_schedule: Any = None
+    objective: Any = None
 
     def __init__(self, theta: Floats, penalty: float, support: Sequence[bool] = (True,) * FEATURES) -> None:
         self.network: nn.Module = nn.Linear(FEATURES, 1, bias=False, dtype=torch.float64)

@@ -25,6 +25,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from diffcredit.baselines.gradients.per_image import digests, normal, time_steps, with_weights
+from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
@@ -232,8 +233,8 @@ def _pseudo_gradients(samples: Samples, places: range, draw: int, weights: Weigh
     model, errors = samples.model, samples.normal(places, "target", draw)
     x_t, t, condition = _inputs(samples, places)
 
-    def projected(moved: Weights, x_t: Tensor, t: Tensor, condition: Tensor | None, error: Tensor) -> Tensor:
-        one = None if condition is None else condition[None]
+    def projected(moved: Weights, x_t: Tensor, t: Tensor, condition: Conditions | None, error: Tensor) -> Tensor:
+        one = None if condition is None else {name: each[None] for name, each in condition.items()}
         prediction = with_weights(model, model.predict, moved, x_t[None], t[None], one)[0]
         return (prediction * error).sum() * math.sqrt(2 / error.numel())
 
@@ -242,9 +243,9 @@ def _pseudo_gradients(samples: Samples, places: range, draw: int, weights: Weigh
         return vmap(grad(projected), in_dims=axes)(dict(weights), x_t, t, condition, errors)
 
 
-def _inputs(samples: Samples, places: range) -> tuple[Tensor, Tensor, Tensor | None]:
+def _inputs(samples: Samples, places: range) -> tuple[Tensor, Tensor, Conditions | None]:
     batch, t, noise = samples.at(places)
-    return samples.model.noise_schedule.add_noise(batch.x, noise, t), t, batch.condition
+    return samples.model.objective.add_noise(batch.x, noise, t), t, batch.condition
 
 
 def _eigenbases(

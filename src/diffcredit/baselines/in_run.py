@@ -115,11 +115,11 @@ class InRunShapley(Scoring):
             if step % self.every:
                 return
             at_once = micro_batch_in_use(model, settings)
-            against = draw(validation, step, unmirrored, draws_seed, model.time_steps)
+            against = draw(validation, step, unmirrored, draws_seed, model.time_steps, dropout=model.condition_dropout)
             direction = mean_gradient(model, _parts(*against), len(against[0]), weights, at_once=at_once)
             found = derivatives(model, _parts(batch, t, noise), len(batch), direction, at_once=at_once)
             if settings.min_snr is not None:
-                found = found * model.noise_schedule.min_snr_weights(t, settings.min_snr).double().cpu().numpy()
+                found = found * model.objective.min_snr_weights(t, settings.min_snr).double().cpu().numpy()
             place = step // self.every
             values[place] = self.every * learning_rate(settings, step) / len(batch) * found
             rows[place] = batch.rows.numpy()

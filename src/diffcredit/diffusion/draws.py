@@ -1,4 +1,5 @@
-"""The inputs of a training step: images, mirrorings, time steps and noises, which follow from (seed, step) alone."""
+"""The inputs of a training step: images, mirrorings, time steps, noises and which conditions are left out, which follow
+from (seed, step) alone."""
 
 import math
 from dataclasses import dataclass
@@ -17,37 +18,47 @@ from diffcredit.util.seeds import derive_seed
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The inputs of a training's steps, on the CPU: the indices of each step's images in the data, whether they are
-    mirrored, and their time steps, each (steps, b); and the keys of its noises, (steps,), 64 bits as int64."""
+    mirrored, and their time steps, each (steps, b); the keys of its noises, (steps,), 64 bits as int64; and whether
+    their conditions are left out, (steps, b), for models that do so."""
 
     places: Tensor
     flip: Tensor
     t: Tensor
     keys: Tensor
+    dropped: Tensor | None = None
 
 
-def plan(rows: Tensor, settings: Training, seed: int, time_steps: int, steps: range | None = None) -> Plan:
+def plan(
+    rows: Tensor, settings: Training, seed: int, time_steps: int, steps: range | None = None, *, dropout: float = 0.0
+) -> Plan:
     """Plan all steps, or ``steps``, of a training on m images, whose indices among all contributions are ``rows`` (m,).
-    Images come in epochs of random order; a batch may extend into the next epochs."""
+    Images come in epochs of random order; a batch may extend into the next epochs. The share ``dropout`` of conditions
+    is left out."""
     steps = range(settings.steps) if steps is None else steps
     size, total = settings.batch_size, len(rows)
     first, offset = divmod(steps.start * size, total)
     last = (steps.stop * size - 1) // total
     order = torch.cat([_order(rows, seed, epoch) for epoch in range(first, last + 1)])
-    t, flip = _times_and_flips(_keys(seed, "step", steps), size, time_steps)
+    keys = _keys(seed, "step", steps)
+    t, flip = _times_and_flips(keys, size, time_steps)
     return Plan(
         places=order[offset : offset + len(steps) * size].reshape(len(steps), size),
         flip=torch.from_numpy(flip if settings.flip else np.zeros_like(flip)),
         t=torch.from_numpy(t),
         keys=torch.from_numpy(_keys(seed, "noise", steps).view(np.int64)),
+        dropped=torch.from_numpy(_dropped(keys, size, dropout)) if dropout else None,
     )
 
 
-def draw(data: Batch, step: int, settings: Training, seed: int, time_steps: int) -> tuple[Batch, Tensor, Tensor]:
+def draw(
+    data: Batch, step: int, settings: Training, seed: int, time_steps: int, *, dropout: float = 0.0
+) -> tuple[Batch, Tensor, Tensor]:
     """Return the batch, the time steps (b,) and the noises (b, c, h, w) of step ``step``."""
-    seen = plan(data.rows, settings, seed, time_steps, range(step, step + 1))
+    seen = plan(data.rows, settings, seed, time_steps, range(step, step + 1), dropout=dropout)
     shape = (settings.batch_size, *data.x.shape[1:])
     noise = normals(int(seen.keys[0]), math.prod(shape)).reshape(shape)
-    batch = data.select(seen.places[0], seen.flip[0] if settings.flip else None)
+    dropped = None if seen.dropped is None else seen.dropped[0]
+    batch = data.select(seen.places[0], seen.flip[0] if settings.flip else None, dropped)
     # copies that do not block let the host prepare the next step while the device works on this one
     return batch, seen.t[0].to(data.x.device, non_blocking=True), noise.to(data.x, non_blocking=True)
 
@@ -71,6 +82,12 @@ def _times_and_flips(
     strata = order.argsort(axis=1, kind="stable") + (within >> np.uint64(11)) * 2.0**-53
     t = (strata * (time_steps / size)).astype(np.int64)
     return np.minimum(t, time_steps - 1), flips >> np.uint64(63) == 1
+
+
+def _dropped(keys: NDArray[np.uint64], size: int, share: float) -> NDArray[np.bool_]:
+    """Return whether each sample's condition is left out, (s, size): the words after those of times and flips."""
+    places = np.arange(3 * size, 4 * size, dtype=np.uint64)
+    return (words(keys[:, None], places) >> np.uint64(11)) * 2.0**-53 < share
 
 
 def _order(rows: Tensor, seed: int, epoch: int) -> Tensor:

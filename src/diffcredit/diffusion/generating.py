@@ -9,20 +9,20 @@ from typing import Any
 
 import torch
 
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.eligibility import dtype_of, give_up, samples_fast
 from diffcredit.diffusion.fast.sampling import sampler_for
 from diffcredit.diffusion.model import DiffusionModel, Images
 from diffcredit.diffusion.session import current_session
 from diffcredit.diffusion.settings import Sampling
-from diffcredit.diffusion.unet import UNetModel
 
 WORTHWHILE = 200_000  # image-steps; a single sampling of fewer ends before it would be compiled
 
 
 def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) -> Images:
     """Return ``sampling.images`` images (m, h, w, 3). ``often``: more such models follow, so that compiling pays."""
-    if goes_fast(model, sampling, often=often) and isinstance(model, UNetModel):
+    if goes_fast(model, sampling, often=often) and isinstance(model, DiffusersModel):
         session = current_session()
         try:
             sampler = sampler_for(session, model, sampling)

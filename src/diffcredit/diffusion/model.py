@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.noise_schedule import NoiseSchedule
+from diffcredit.diffusion.conditions import Conditions, selected
+from diffcredit.diffusion.objectives import Objective
 
 Images = NDArray[np.uint8]  # (m, h, w, 3)
 
@@ -31,29 +32,39 @@ class Batch:
 
     ``x`` and its mirror image ``flipped`` are (m, c, h, w); both are stored, since the latents of a mirrored image are
     not mirrored latents. ``rows`` (m,), on the CPU, are the images' indices among all contributions, which identify
-    them in every selection. A conditional model has the distinct ``conditions`` (k, …), stored once, and each image's
-    index among them, ``condition_of`` (m,).
+    them in every selection. A conditional model has the distinct ``conditions``, tensors (k, …) by name, stored once on
+    the device or, if they are large, on the CPU; and each image's index among them, ``condition_of`` (m,). Where
+    trainings drop conditions, the last one is that of no text.
     """
 
     x: Tensor
     flipped: Tensor
     rows: Tensor
-    conditions: Tensor | None = None
+    conditions: Conditions | None = None
     condition_of: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x)
 
     @property
-    def condition(self) -> Tensor | None:
-        """The condition of each image, (m, …)."""
-        return None if self.conditions is None else self.conditions[self.condition_of]
-
-    def conditions_at(self, places: Tensor) -> Tensor | None:
-        """Return the conditions of the images at ``places`` (k,), (k, …)."""
+    def condition(self) -> Conditions | None:
+        """The condition of each image, tensors (m, …)."""
         if self.conditions is None or self.condition_of is None:
             return None
-        return self.conditions[self.condition_of.index_select(0, places)]
+        return selected(self.conditions, self.condition_of)
+
+    def conditions_at(self, places: Tensor, dropped: Tensor | None = None) -> Conditions | None:
+        """Return the conditions of the images at ``places`` (k,), tensors (k, …); that of no text where ``dropped``
+        (k,)."""
+        if self.conditions is None or self.condition_of is None:
+            return None
+        return selected(self.conditions, self._without(self.condition_of.index_select(0, places), dropped))
+
+    def _without(self, condition_of: Tensor, dropped: Tensor | None) -> Tensor:
+        if dropped is None or self.conditions is None:
+            return condition_of
+        last = len(next(iter(self.conditions.values()))) - 1
+        return condition_of.masked_fill(dropped, last)
 
     def part(self, places: range) -> "Batch":
         """Return the images at the contiguous ``places``, without a copy."""
@@ -61,8 +72,11 @@ class Batch:
         condition_of = None if self.condition_of is None else self.condition_of[cut]
         return Batch(self.x[cut], self.flipped[cut], self.rows[cut], self.conditions, condition_of)
 
-    def select(self, index: Tensor | NDArray[np.int64], flip: Tensor | None = None) -> "Batch":
-        """Return the images at ``index`` (k,), mirrored where ``flip`` (k,) is true."""
+    def select(
+        self, index: Tensor | NDArray[np.int64], flip: Tensor | None = None, dropped: Tensor | None = None
+    ) -> "Batch":
+        """Return the images at ``index`` (k,), mirrored where ``flip`` (k,) is true, without their conditions where
+        ``dropped`` (k,) is."""
         index = torch.as_tensor(index)
         rows = self.rows[index]
         index = index.to(self.x.device, non_blocking=True)  # does not wait for a GPU
@@ -70,18 +84,21 @@ class Batch:
         if flip is not None:
             flip = flip.to(x.device, non_blocking=True)[:, None, None, None]
             x, mirrored = torch.where(flip, mirrored, x), torch.where(flip, x, mirrored)
-        condition_of = None if self.condition_of is None else self.condition_of[index]
+        condition_of = None
+        if self.condition_of is not None:
+            dropped = None if dropped is None else dropped.to(x.device, non_blocking=True)
+            condition_of = self._without(self.condition_of[index], dropped)
         return Batch(x, mirrored, rows, self.conditions, condition_of)
 
 
 class DiffusionModel(ABC):
-    """A network that predicts noise, its noise schedule, and the way from pixels to the network's inputs and back.
+    """A network, its objective, and the way from pixels to the network's inputs and back.
 
     A model is used by one thread at a time. Methods that compute do so on :attr:`device`.
     """
 
     network: nn.Module
-    noise_schedule: NoiseSchedule
+    objective: Objective
 
     @property
     @abstractmethod
@@ -95,7 +112,7 @@ class DiffusionModel(ABC):
 
     @abstractmethod
     def example(self) -> dict[str, Tensor]:
-        """Return the smallest inputs of ``network`` by name, on the CPU; pruning traces the network with them."""
+        """Return the smallest inputs of ``network`` by name, on the CPU; the pruning of U-Nets traces it with them."""
 
     @abstractmethod
     def encode(
@@ -110,12 +127,13 @@ class DiffusionModel(ABC):
         ``on_image(done, total)`` reports progress."""
 
     @abstractmethod
-    def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Predict the noise in ``x_t`` (m, c, h, w) at time steps ``t`` (m,)."""
+    def predict(self, x_t: Tensor, t: Tensor, condition: Conditions | None = None) -> Tensor:
+        """Predict the objective's target, such as the noise, from ``x_t`` (m, c, h, w) at time steps ``t`` (m,)."""
 
     @abstractmethod
     def loss(self, batch: Batch, t: Tensor, noise: Tensor) -> Tensor:
-        """Return L_simple of each image, (m,): ‖noise − predict(x_t, t)‖² / (c·h·w)."""
+        """Return the loss of each image, (m,): ‖target − predict(x_t, t)‖² / (c·h·w), where the target of a network
+        that predicts noise is the noise."""
 
     @abstractmethod
     def sample(
@@ -125,9 +143,10 @@ class DiffusionModel(ABC):
         batch_size: int = 256,
         scheduler: str = "ddim",
         guidance: float | None = None,
+        prompts: Sequence[str] | None = None,
     ) -> Images:
         """Generate one image per seed. It follows from its own seed: neither the other seeds nor ``batch_size`` change
-        it but for rounding. ``guidance`` is for models with prompts."""
+        it but for rounding. ``guidance``, and ``prompts`` in place of the model's own, are for models with prompts."""
 
     @abstractmethod
     def untrained(self, seed: int) -> Self:
@@ -145,6 +164,14 @@ class DiffusionModel(ABC):
     prompt: str | None = None
     """The caption of all training images; None: each has its own, if any."""
 
+    def conditions(self, captions: Sequence[str] | None, count: int) -> tuple[Conditions, Tensor] | tuple[()]:
+        """Return the distinct conditions of ``count`` images, as :class:`Batch` has them, and each one's place among
+        them, if the model has conditions. They are computed anew where encoded images are read from a file."""
+        return ()
+
+    condition_dropout: float = 0.0
+    """The share of training images whose condition is left out, so that guidance has a prediction without one."""
+
     made: Mapping[str, Any] = MappingProxyType({})
     """How the weights were computed, as far as their last bits depend on it beside the device. JSON."""
 
@@ -155,7 +182,7 @@ class DiffusionModel(ABC):
     @property
     def time_steps(self) -> int:
         """T, the number of noise levels."""
-        return self.noise_schedule.time_steps
+        return self.objective.time_steps
 
     def clone(self) -> Self:
         """Return a copy that can be trained by itself; it shares the parameters that are never trained."""
@@ -201,5 +228,8 @@ def tensors_fingerprint(tensors: Mapping[str, Tensor], description: str = "") ->
     digest = hashlib.sha256(description.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name}\x1f{tuple(tensor.shape)}\x1f".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        bits = tensor.detach().cpu().contiguous()
+        if bits.dtype == torch.bfloat16:  # numpy has no such numbers
+            bits = bits.view(torch.int16)
+        digest.update(bits.numpy().tobytes())
     return digest.hexdigest()

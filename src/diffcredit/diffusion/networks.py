@@ -1,15 +1,20 @@
-"""U-Nets of diffusers: named architectures, built fresh or from stored tensors of pruned shapes."""
+"""Networks of diffusers, built fresh or from stored tensors of pruned shapes; named architectures of U-Nets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import diffusers
 import torch
 from diffusers.models.downsampling import Downsample2D
-from diffusers.models.unets.unet_2d import UNet2DModel
 from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 
+from diffcredit.diffusion.initialisation import redraw
+from diffcredit.diffusion.pruned_transformers import check_widths, stored_config, sync_heads, sync_layers
+from diffcredit.diffusion.transformer_sites import TRANSFORMERS, sites
 from diffcredit.errors import UserError
+
+UNET = "UNet2DModel"
 
 
 def _architecture(
@@ -71,42 +76,59 @@ def preset_config(preset: str, channels: int, size: int, *, resolution: int) -> 
     return {"sample_size": size, "in_channels": channels, "out_channels": channels, **PRESETS[preset]}
 
 
-def build(config: Mapping[str, Any], seed: int) -> UNet2DModel:
-    """Return a freshly initialised network, with the same weights for the same seed."""
+def build(config: Mapping[str, Any], seed: int, kind: str = UNET) -> Any:
+    """Return a freshly initialised network of diffusers' class ``kind``, with the same weights for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return UNet2DModel(**config).eval()
+        return network_class(kind)(**config).eval()
+
+
+def network_class(kind: str) -> type[nn.Module]:
+    """Return diffusers' class of this name, one that can be built and pruned."""
+    if kind != UNET and kind not in TRANSFORMERS:
+        raise UserError(f"the network {kind!r} is unknown; accepted: {', '.join((UNET, *TRANSFORMERS))}")
+    return getattr(diffusers, kind)
 
 
 def reinitialise(network: nn.Module, seed: int) -> None:
-    """Draw every layer's weights anew, in place, as on construction; pruned shapes stay."""
+    """Draw every parameter anew, in place, as on construction; pruned shapes stay. Raises a UserError where a
+    parameter's initialisation is unknown."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        for module in network.modules():
-            if isinstance(module, nn.Conv2d | nn.Linear | nn.GroupNorm):
-                module.reset_parameters()
+        for name, module in network.named_modules():
+            redraw(name, module)
 
 
-def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: str) -> UNet2DModel:
-    """Return the network of ``config`` with the stored ``tensors``, from which each layer takes its width: no config
-    has a pruned network's. ``origin`` names the file in errors."""
-    with torch.device("meta"):
-        network = UNet2DModel(**config)
-    _check_shapes(network.state_dict(), tensors, origin)
+def rebuild(config: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: str, kind: str = UNET) -> Any:
+    """Return the network of diffusers' class ``kind`` with the stored ``tensors``, from which each layer takes its
+    width, and a transformer its number of heads and blocks: ``config`` is that of the unpruned network. ``origin``
+    names the file in errors."""
+    network = _empty(config, tensors, kind)
+    full, whole = network.state_dict(), sites(network)
+    _check_shapes(full, tensors, origin)
     for name, tensor in tensors.items():
         path, _, key = name.rpartition(".")
         module = network.get_submodule(path)
-        trained = module.get_parameter(key).requires_grad  # Fourier features are not
-        module._parameters[key] = nn.Parameter(tensor.clone(), requires_grad=trained)
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            module.out_channels, module.in_channels = module.weight.shape[0], module.weight.shape[1] * module.groups
-        elif isinstance(module, nn.Linear):
-            module.out_features, module.in_features = module.weight.shape
-        elif isinstance(module, nn.GroupNorm):
-            module.num_channels = module.weight.shape[0]
+        if key in module._buffers:
+            module._buffers[key] = tensor.clone()
+        else:
+            trained = module.get_parameter(key).requires_grad  # Fourier features are not
+            module._parameters[key] = nn.Parameter(tensor.clone(), requires_grad=trained)
+    sync_layers(network)
     sync_resamplers(network)
+    if kind in TRANSFORMERS:
+        sync_heads(network)
+        check_widths(network, whole, full, origin)
     return network.eval()
+
+
+def _empty(config: Mapping[str, Any], tensors: Mapping[str, Tensor], kind: str) -> nn.Module:
+    """Return a network whose weights do not matter: without any for a U-Net. A transformer also has tables of positions
+    that no file has, which must be computed."""
+    if kind not in TRANSFORMERS:
+        with torch.device("meta"):
+            return network_class(kind)(**config)
+    return build(stored_config(kind, config, tensors), 0, kind)
 
 
 def _check_shapes(full: Mapping[str, Tensor], stored: Mapping[str, Tensor], origin: str) -> None:
@@ -115,7 +137,7 @@ def _check_shapes(full: Mapping[str, Tensor], stored: Mapping[str, Tensor], orig
         raise UserError(f"{origin}: not the weights of this architecture; {what}")
     for name, tensor in full.items():
         own = stored[name].shape
-        if len(own) != tensor.ndim or any(some > most for some, most in zip(own, tensor.shape, strict=True)):
+        if len(own) != tensor.ndim or any(not 0 < some <= most for some, most in zip(own, tensor.shape, strict=True)):
             what = f"{name!r} has the shape {tuple(own)}, where at most {tuple(tensor.shape)} fits"
             raise UserError(f"{origin}: not the weights of this architecture; {what}")
 

@@ -1,103 +1,172 @@
-"""The frozen parts of a text-to-image model: a Stable Diffusion pipeline, read once per process and shared."""
+"""The frozen parts of a text-to-image model: a pipeline of diffusers, read once per process and shared."""
 
 import copy
 import hashlib
-from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from diffcredit.diffusion.conditions import ClassLabels, Conditioner
+from diffcredit.diffusion.denoisers import PIPELINES
+from diffcredit.diffusion.denoisers.base import PipelineDenoiser
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
-from diffcredit.diffusion.noise_schedule import NoiseSchedule
+from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective
+from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pretrained import (
     folder_of,
+    labels_of,
     load_pretrained,
-    load_tokenizer,
     read_json,
     read_schedule,
     weights_fingerprint,
 )
-from diffcredit.errors import UserError
+from diffcredit.diffusion.texts import MISSING_PACKAGES, TextEncoders
+from diffcredit.errors import UserError, located
+from diffcredit.util.plugins import build
 
-ACCEPTED = "StableDiffusionPipeline"
-PARTS = ("unet", "vae", "text_encoder", "tokenizer", "scheduler")
-MISSING_PACKAGES = 'text-to-image models need transformers and peft: pip install "diffcredit[lora]"'
+BasePrecision = Literal["float32", "bf16", "8bit"]
 
 
 class Pipeline:
-    """A Stable Diffusion pipeline in ``folder``: U-Net, autoencoder, text encoder, tokenizer, noise schedule."""
+    """A pipeline in ``folder``: network, autoencoder, text encoders, objective. ``denoiser`` names a class of the
+    user's own, ``package.module:Class``; ``precision`` is that of the frozen weights."""
 
-    def __init__(self, folder: Path) -> None:
-        kind = read_json(folder / "model_index.json").get("_class_name")
-        if kind != ACCEPTED:
-            file = folder / "model_index.json"
-            others = "neither Stable Diffusion XL nor diffusion transformers"
-            raise UserError(f"{file}: _class_name {kind!r}; accepted: {ACCEPTED} ({others})")
-        for part in PARTS:
-            if not (folder / part).is_dir():
-                raise UserError(f"{folder}: has no folder {part!r}; a {ACCEPTED} has {', '.join(PARTS)}")
-        try:
-            from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
-            from transformers.models import clip
-        except ImportError:
-            raise UserError(MISSING_PACKAGES) from None
+    def __init__(self, folder: Path, denoiser: str | None = None, precision: BasePrecision | None = None) -> None:
         self.folder = folder
+        self.index = read_json(folder / "model_index.json")
+        self.denoiser = find_denoiser(folder, self.index, denoiser)
+        name = self.denoiser.component
+        self.parts: tuple[str, ...] = (name, "vae", *self.denoiser.parts, "scheduler")
+        for part in self.parts:
+            if not (folder / part).is_dir() and (self.index.get(part) or [None])[0] is not None:
+                raise UserError(f"{folder}: has no folder {part!r}, which model_index.json names")
+        for part in (name, "vae", "scheduler"):
+            if not (folder / part).is_dir():
+                kind = self.index["_class_name"]
+                raise UserError(f"{folder}: has no folder {part!r}; a {kind} has {', '.join(self.parts)}")
+        self.precision: BasePrecision = precision or self.denoiser.precision
+        self.config = read_json(folder / name / "config.json")
+        self.denoiser.check(folder, self.index, self.config)
         self.stage: FirstStage = first_stage(str(folder))
-        # latents are not clipped, even if the scheduler's config does not say so
-        self.noise_schedule = NoiseSchedule({"clip_sample": False, **read_schedule(folder)})
-        self._unet = load_pretrained(UNet2DConditionModel, folder / "unet").requires_grad_(False)
-        self._text_encoder = load_pretrained(clip.CLIPTextModel, folder / "text_encoder").requires_grad_(False)
-        self._tokenizer = load_tokenizer(folder / "tokenizer")
-        if (tokens := len(self._tokenizer)) > (known := self._text_encoder.config.vocab_size):
-            raise UserError(f"{folder / 'tokenizer'}: {tokens} tokens; the text encoder knows {known}")
-        self._texts: dict[tuple[str, str], Tensor] = {}
-        config: Any = self._unet.config
-        if config["addition_embed_type"] is not None or config["class_embed_type"] is not None:
-            raise UserError(f"{folder / 'unet'}: the U-Net has conditions beside the text; text alone is accepted")
-        if config["in_channels"] != self.stage.channels:
+        self._network = self._load_network()
+        channels = self.config.get("in_channels")
+        if channels != self.denoiser.channels(self.stage.channels):
             raise UserError(
-                f"{folder / 'unet'}: in_channels {config['in_channels']}; the autoencoder has {self.stage.channels} "
+                f"{folder / name}: in_channels {channels}; the autoencoder has {self.stage.channels} "
                 "(inpainting and upscaling models are not supported)"
             )
-        self.fewest_pixels = self.stage.factor * 2 ** (len(config["block_out_channels"]) - 1)
+        self.conditioner: Conditioner = self._make_conditioner()
+        self.objective(8)  # refuses what it cannot read now, not later
+
+    def _load_network(self) -> nn.Module:
+        import diffusers
+
+        folder = self.folder / self.denoiser.component
+        if (kind := self.config.get("_class_name")) != self.denoiser.network:
+            raise UserError(f"{folder / 'config.json'}: _class_name {kind!r}; accepted: {self.denoiser.network}")
+        network = getattr(diffusers, self.denoiser.network)
+        if self.precision == "8bit":
+            return load_in_8_bits(network, folder).requires_grad_(False)
+        loaded = load_pretrained(network, folder, torch.bfloat16 if self.precision == "bf16" else torch.float32)
+        return self.denoiser.prepared(loaded).requires_grad_(False)
+
+    def _make_conditioner(self) -> Conditioner:
+        if (labels := labels_of(self.folder)) is not None:
+            return ClassLabels(labels)
+        dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
+        return TextEncoders(self.folder, self.denoiser, self.index, dtype, self.fingerprint)
+
+    @property
+    def computes(self) -> torch.dtype | None:
+        """The type of the network's inputs where it is not float32."""
+        return None if self.precision == "float32" else torch.bfloat16
 
     @property
     def fingerprint(self) -> str:
-        parts = [weights_fingerprint(self.folder / part) for part in PARTS]
-        return hashlib.sha256("".join(parts).encode()).hexdigest()
+        parts = [weights_fingerprint(self.folder / part) for part in self.parts if (self.folder / part).is_dir()]
+        told = [f"{name}={self.index[name]}" for name in self.denoiser.told if name in self.index]
+        lossy = [] if self.precision == "float32" else [self.precision]
+        return hashlib.sha256("".join([*parts, *told, *lossy]).encode()).hexdigest()
 
-    def unet(self) -> nn.Module:
-        """Return a new U-Net with the shared, frozen weights."""
-        return copy.deepcopy(self._unet, {id(parameter): parameter for parameter in self._unet.parameters()})
+    def network(self) -> nn.Module:
+        """Return a new network with the shared, frozen weights."""
+        return copy.deepcopy(self._network, {id(parameter): parameter for parameter in self._network.parameters()})
 
-    def embed(self, prompts: Sequence[str], device: torch.device | str) -> Tensor:
-        """Return the text encoder's last hidden states, (k, l, d), computed once for each prompt; texts that are too
-        long are truncated, as Stable Diffusion does."""
-        keys = [(str(device), prompt) for prompt in prompts]
-        new = [key for key in dict.fromkeys(keys) if key not in self._texts]
-        if new:
-            try:
-                self._text_encoder.to(device)
-                for key in new:
-                    # one at a time, so that no bit of the result depends on other texts
-                    tokens = self._tokenizer(
-                        key[1],
-                        padding="max_length",
-                        max_length=self._tokenizer.model_max_length,
-                        truncation=True,
-                        return_tensors="pt",
-                    )
-                    with torch.no_grad():
-                        self._texts[key] = self._text_encoder(tokens.input_ids.to(device))[0][0].float().cpu()
-            finally:
-                self._text_encoder.to("cpu")
-        return torch.stack([self._texts[key] for key in keys]).to(device)
+    def objective(self, side: int, density: Density | None = None) -> Objective:
+        """Return the objective for latents (c, side, side); ``density`` is the training density of σ, by default the
+        usual one of this kind of pipeline with the scheduler's static shift."""
+        file = self.folder / "scheduler" / "scheduler_config.json"
+        config = read_json(file)
+        if not is_flow(config):
+            if density is not None:
+                raise UserError(f"model.density: {self.folder} has a noise schedule and no density of σ; leave it out")
+            # latents are not clipped, even if the scheduler's config does not say so
+            return NoiseSchedule({"clip_sample": False, **read_schedule(self.folder)})
+        from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+
+        own: Any = FlowMatchEulerDiscreteScheduler
+        with located(file):
+            settings = flow_settings(config)
+            scheduler = own.from_config(settings)
+        shift = 1.0 if settings.get("use_dynamic_shifting") else float(settings.get("shift", 1.0))
+        usual = self.denoiser.density
+        return FlowMatching(
+            density or Density(usual.name, usual.mean, usual.std, shift),
+            shift,
+            lambda steps: self.denoiser.sigmas(own.from_config(scheduler.config), steps, side),
+        )
+
+
+def is_flow(config: dict[str, Any]) -> bool:
+    """Return whether a scheduler's config is that of flow matching."""
+    return "FlowMatch" in str(config.get("_class_name")) or bool(config.get("use_flow_sigmas"))
+
+
+def flow_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a scheduler's config as that of FlowMatchEulerDiscreteScheduler: other solvers of the same paths name the
+    shift ``flow_shift``."""
+    if "FlowMatchEuler" in str(config.get("_class_name")):
+        return config
+    return {"num_train_timesteps": config.get("num_train_timesteps", 1000), "shift": config.get("flow_shift", 1.0)}
+
+
+def find_denoiser(folder: Path, index: dict[str, Any], own: str | None) -> PipelineDenoiser:
+    """Return the denoiser of a pipeline, given its ``model_index.json``, or the user's ``own``."""
+    kind = index.get("_class_name")
+    if own is not None:
+        return build(own, {}, {}, where="model.denoiser", beside=Path())
+    if kind not in PIPELINES:
+        raise UserError(
+            f"{folder / 'model_index.json'}: _class_name {kind!r}; accepted: {', '.join(PIPELINES)}, or a class of "
+            "your own as model.denoiser: my_package.module:MyDenoiser"
+        )
+    module, _, name = PIPELINES[kind].partition(":")
+    return getattr(import_module(module), name)()
+
+
+def load_in_8_bits(kind: Any, folder: Path) -> nn.Module:
+    """Return the network with its linear layers in 8 bits (LLM.int8, Dettmers et al. 2022), the rest in bf16."""
+    try:
+        import bitsandbytes  # noqa: F401
+        from diffusers import BitsAndBytesConfig
+    except ImportError:
+        raise UserError('model.base: 8bit needs bitsandbytes and accelerate: pip install "diffcredit[8bit]"') from None
+    quantized: Any = BitsAndBytesConfig(load_in_8bit=True)
+    return kind.from_pretrained(
+        folder, local_files_only=True, quantization_config=quantized, torch_dtype=torch.bfloat16
+    ).eval()
 
 
 @lru_cache(maxsize=2)
-def pipeline(reference: str) -> Pipeline:
+def pipeline(reference: str, denoiser: str | None = None, precision: BasePrecision | None = None) -> Pipeline:
     """Return the pipeline of a folder or hub id."""
-    return Pipeline(folder_of(reference))
+    try:
+        import peft  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError:
+        raise UserError(MISSING_PACKAGES) from None
+    return Pipeline(folder_of(reference), denoiser, precision)

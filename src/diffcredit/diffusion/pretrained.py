@@ -16,24 +16,31 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from diffcredit.diffusion.noise_schedule import NoiseSchedule
+from diffcredit.diffusion.objectives.noise_schedule import NoiseSchedule
 from diffcredit.errors import DiffcreditError, UserError, located
 from diffcredit.util.artifacts import fingerprint
 
+KINDS = ("UNet2DModel", "DiTTransformer2DModel")  # networks that need no text
 WEIGHTS = (".safetensors", ".bin", ".pth")
+TEXTS = (".json", ".txt", ".jinja", ".model")  # configs, vocabularies, templates of chats
 # Files of a hub model to download: configs, tokenizers and safetensors, not the same weights in other formats.
 DOWNLOADED = (
     "*.json",
     "*.txt",
+    "*.jinja",
+    "*/spiece.model",
+    "*/tokenizer.model",
     "diffusion_pytorch_model.safetensors",
     "diffusion_pytorch_model-*.safetensors",
     "*/diffusion_pytorch_model.safetensors",
     "*/diffusion_pytorch_model-*.safetensors",
     "*/model.safetensors",
+    "*/model-*.safetensors",
 )
 NOT_DOWNLOADED = ["safety_checker/*"]
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -106,31 +113,31 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 def weights_fingerprint(folder: Path) -> str:
     """Return the SHA-256 of the configs and weights below ``folder``, by relative path."""
     digest = hashlib.sha256()
-    for file in sorted(file for file in folder.rglob("*") if file.suffix in (".json", ".txt", *WEIGHTS)):
+    for file in sorted(file for file in folder.rglob("*") if file.suffix in (*TEXTS, *WEIGHTS)):
         digest.update(f"{file.relative_to(folder).as_posix()}\x1f".encode())
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()
 
 
-def load_pretrained(kind: Any, folder: Path) -> Any:
-    """Return ``kind.from_pretrained(folder)`` on the CPU in float32 and eval mode; errors name the folder."""
+def load_pretrained(kind: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
+    """Return ``kind.from_pretrained(folder)`` on the CPU in ``dtype`` and eval mode; errors name the folder."""
     with loading(kind, folder), quiet():
-        model, report = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+        # in its own type first: parts of some models stay in float32
+        model, report = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True, torch_dtype=dtype)
     if missing := sorted(report["missing_keys"]):  # they would be random
         raise UserError(f"{folder}: {len(missing)} tensors of {kind.__name__} are missing, such as {missing[0]!r}")
-    return model.float().eval()
+    return model.eval()
 
 
-def load_tokenizer(folder: Path) -> Any:
-    """Return CLIP's tokenizer in ``folder``."""
-    from transformers.models.clip import CLIPTokenizer
-
+def load_tokenizer(kind: Any, folder: Path) -> Any:
+    """Return the tokenizer of class ``kind`` in ``folder``."""
     there = {file.name for file in folder.iterdir()}
-    if "tokenizer.json" not in there and not {"vocab.json", "merges.txt"} <= there:  # else it would have no vocabulary
+    vocabularies = ({"tokenizer.json"}, {"vocab.json", "merges.txt"}, {"spiece.model"}, {"tokenizer.model"})
+    if not any(files <= there for files in vocabularies):  # else it would have no vocabulary
         raise UserError(f"{folder}: has neither tokenizer.json nor vocab.json and merges.txt")
-    with loading(CLIPTokenizer, folder), quiet():
-        return CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+    with loading(kind, folder), quiet():
+        return kind.from_pretrained(folder, local_files_only=True)
 
 
 @contextmanager
@@ -180,23 +187,28 @@ def read_schedule(folder: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class PretrainedUNet:
-    """An unconditional U-Net of diffusers: ``folder`` has its config.json and weights; ``scheduler`` is the config of
-    the noise schedule that it was trained with, if known."""
+class PretrainedNetwork:
+    """A network of diffusers that needs no text: ``folder`` has its config.json and weights, and ``kind`` is its class.
+    ``scheduler`` is the config of the noise schedule that it was trained with, if known, and ``labels`` are the names
+    of its classes, if a pipeline tells them."""
 
     folder: Path
+    kind: str
     scheduler: Mapping[str, Any] | None
+    labels: tuple[str, ...] | None = None
 
     @classmethod
     def find(cls, reference: str) -> Self:
-        """Find it in a pipeline's folder (``unet`` and ``scheduler`` below it), or in its own."""
+        """Find it in a pipeline's folder (``unet`` or ``transformer``, and ``scheduler`` below it), or in its own."""
         folder = folder_of(reference)
-        unet = folder / "unet" if (folder / "unet").is_dir() else folder
-        kind = read_json(unet / "config.json").get("_class_name")
-        if kind != "UNet2DModel":
-            why = "a text-to-image U-Net, see 'family: lora'" if kind == "UNet2DConditionModel" else "not supported"
-            raise UserError(f"{unet / 'config.json'}: _class_name {kind!r} is {why}; accepted here: UNet2DModel")
-        return cls(unet, read_schedule(folder) if (folder / "scheduler").is_dir() else None)
+        own = next((folder / name for name in ("unet", "transformer") if (folder / name).is_dir()), folder)
+        kind = read_json(own / "config.json").get("_class_name")
+        if kind not in KINDS:
+            text = kind == "UNet2DConditionModel" or str(kind).endswith("Transformer2DModel")
+            why = "a text-to-image network, see 'family: lora'" if text else "not supported"
+            raise UserError(f"{own / 'config.json'}: _class_name {kind!r} is {why}; accepted here: {', '.join(KINDS)}")
+        schedule = read_schedule(folder) if (folder / "scheduler").is_dir() else None
+        return cls(own, kind, schedule, labels_of(folder))
 
     @property
     def fingerprint(self) -> str:
@@ -204,13 +216,12 @@ class PretrainedUNet:
 
     def load(self, *, channels: int, size: int, resolution: int) -> tuple[nn.Module, dict[str, Any]]:
         """Return the network and its config; refuse one not made for (channels, size, size)."""
-        from diffusers.models.unets.unet_2d import UNet2DModel
+        import diffusers
 
-        file = self.folder / "config.json"
+        file, kind = self.folder / "config.json", getattr(diffusers, self.kind)
         config = read_json(file)
-        if config.get("class_embed_type") is not None or config.get("num_class_embeds") is not None:
-            raise UserError(f"{file}: a class-conditional U-Net; unconditional ones are accepted")
-        for key in ("in_channels", "out_channels"):
+        unet = self.kind == "UNet2DModel"
+        for key in ("in_channels", "out_channels") if unet else ("in_channels",):
             if config.get(key, 3) != channels:
                 variance = config.get("out_channels") == 2 * channels
                 raise UserError(
@@ -220,10 +231,21 @@ class PretrainedUNet:
         if config.get("sample_size") not in (size, [size, size]):
             trained = config.get("sample_size")
             raise UserError(
-                f"contributions.resolution: {resolution} gives the U-Net {size} × {size}, but {file} has sample_size "
+                f"contributions.resolution: {resolution} gives the network {size} × {size}, but {file} has sample_size "
                 f"{trained}; accepted: {trained * resolution // size if isinstance(trained, int) else 'its own size'}"
             )
-        known = inspect.signature(UNet2DModel.__init__).parameters  # training scripts add other keys
+        known = inspect.signature(kind.__init__).parameters  # training scripts add other keys
         own = {key: value for key, value in config.items() if key in known}
-        fitting = {"sample_size": size, "in_channels": channels, "out_channels": channels}
-        return load_pretrained(UNet2DModel, self.folder), own | fitting
+        fitting = {"sample_size": size, "in_channels": channels} | ({"out_channels": channels} if unet else {})
+        return load_pretrained(kind, self.folder), own | fitting
+
+
+def labels_of(folder: Path) -> tuple[str, ...] | None:
+    """Return the names of a pipeline's classes in their order, if its ``model_index.json`` has them (``id2label``)."""
+    file = folder / "model_index.json"
+    named = read_json(file).get("id2label") if file.is_file() else None
+    if not isinstance(named, dict):
+        return None
+    if sorted(named) != sorted(map(str, range(len(named)))):
+        raise UserError(f"{file}: id2label does not number its {len(named)} classes 0 to {len(named) - 1}")
+    return tuple(str(named[str(place)]) for place in range(len(named)))

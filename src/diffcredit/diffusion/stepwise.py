@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion import checkpoints
 from diffcredit.diffusion.checkpoints import interruption, read_checkpoint, write_checkpoint
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.draws import draw, noise_key
 from diffcredit.diffusion.dropout import seeded_dropout
 from diffcredit.diffusion.fast.eligibility import dtype_of
@@ -25,7 +26,6 @@ from diffcredit.diffusion.micro_batches import with_fitting_micro_batch
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate, make_optimizer
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.util.artifacts import fingerprint
 
@@ -75,7 +75,7 @@ def train_stepwise(
         while run.step < settings.steps:
             step = run.step
             key = noise_key(seed, step)
-            batch, t, noise = draw(data, step, settings, seed, model.time_steps)
+            batch, t, noise = draw(data, step, settings, seed, model.time_steps, dropout=model.condition_dropout)
             if on_batch is not None:
                 on_batch(step, batch, t, noise)
             run.advance(batch, t, noise, lambda place, key=key: reseed(key, place))
@@ -94,7 +94,7 @@ def train_stepwise(
                 raise KeyboardInterrupt
     run.finish()
     network.eval()
-    if isinstance(model, UNetModel):
+    if isinstance(model, DiffusersModel):
         model.made = {"path": "eager", "dtype": str(run.dtype).removeprefix("torch.")}
 
 
@@ -203,7 +203,7 @@ class _Run:
         if bf16:
             losses = losses.float()
         if self.settings.min_snr is not None:
-            losses = losses * self.model.noise_schedule.min_snr_weights(t, self.settings.min_snr)
+            losses = losses * self.model.objective.min_snr_weights(t, self.settings.min_snr)
         return losses
 
     def check_losses(self) -> None:

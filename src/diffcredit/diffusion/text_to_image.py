@@ -1,11 +1,11 @@
-"""Text-to-image: a LoRA adapter on the attention of a frozen Stable Diffusion pipeline."""
+"""Text-to-image: a LoRA adapter on the network of a frozen pipeline."""
 
 import copy
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,44 +14,64 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.captions import mixed
+from diffcredit.diffusion.conditions import ClassLabels
+from diffcredit.diffusion.ddpm import texts_of
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.model import Family, tensors_fingerprint
-from diffcredit.diffusion.pipeline import MISSING_PACKAGES, Pipeline, pipeline
-from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_weights
+from diffcredit.diffusion.objectives.flow import Density
+from diffcredit.diffusion.pipeline import BasePrecision, Pipeline, pipeline
+from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_json, read_weights
 from diffcredit.diffusion.settings import Rank
-from diffcredit.diffusion.unet import UNetModel
+from diffcredit.diffusion.texts import MISSING_PACKAGES
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import canonical_json
-from diffcredit.util.seeds import derive_seed
+from diffcredit.util.plugins import code_of
 
-ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
 WEIGHTS = "pytorch_lora_weights.safetensors"  # where diffusers looks for an adapter
-GUIDANCE = 7.5  # Stable Diffusion's own default
 
 
-class TextToImageLoRA(UNetModel):
-    """A pipeline whose U-Net has an adapter W + B A on every attention projection; only A and B are trained. The image
-    of seed s follows prompt s mod k of ``prompts``. ``prompt``, if given, is the caption of all training images."""
+class TextToImageLoRA(DiffusersModel):
+    """A pipeline whose network has an adapter W + B A on every attention projection; only A and B are trained. The
+    image of seed s follows prompt s mod k of ``prompts``. ``prompt``, if given, is the caption of all training
+    images. ``density`` is the training density of σ, where the pipeline's own is not meant."""
 
     family = "lora"
 
     def __init__(
-        self, network: nn.Module, base: Pipeline, prompts: Sequence[str], prompt: str | None, size: int
+        self,
+        network: nn.Module,
+        base: Pipeline,
+        prompts: Sequence[str],
+        prompt: str | None,
+        size: int,
+        density: Density | None = None,
     ) -> None:
-        self.network, self.base = network.eval(), base
-        self.stage, self.noise_schedule = base.stage, base.noise_schedule
+        self.network, self.base, self.density = network.eval(), base, density
+        self.denoiser, self.stage, self.conditioner = base.denoiser, base.stage, base.conditioner
+        self.objective, self.computes = base.objective(size, density), base.computes
+        self.guidance = base.denoiser.guidance
         self.prompts, self.prompt, self.size = tuple(prompts), prompt, size
 
     @classmethod
     def create(
-        cls, base: Pipeline, rank: int, prompts: Sequence[str], prompt: str | None, resolution: int, seed: int
+        cls,
+        base: Pipeline,
+        rank: int,
+        prompts: Sequence[str],
+        prompt: str | None,
+        resolution: int,
+        seed: int,
+        density: Density | None = None,
     ) -> Self:
         """Return a model with a fresh adapter (A normal, B zero), which generates the images of the pipeline itself."""
-        if resolution % base.fewest_pixels:
-            raise UserError(
-                f"contributions.resolution: {resolution}; this pipeline takes multiples of {base.fewest_pixels}"
-            )
-        network = _adapted(base, dict.fromkeys(_projections(base.unet()), rank), seed)
-        return cls(network, base, prompts, prompt, base.stage.size_of(resolution))
+        fewest = base.stage.factor * base.denoiser.multiple(base.config)
+        if resolution % fewest:
+            raise UserError(f"contributions.resolution: {resolution}; this pipeline takes multiples of {fewest}")
+        size = base.stage.size_of(resolution)
+        names = projections(base.network(), base.denoiser.targets)
+        network = _adapted(base, dict.fromkeys(names, rank), seed)
+        return cls(network, base, prompts, prompt, size, density)
 
     @property
     def encoding(self) -> str:
@@ -59,8 +79,12 @@ class TextToImageLoRA(UNetModel):
 
     @property
     def fingerprint(self) -> str:
-        description = canonical_json([self.base.fingerprint, list(self.prompts), self.prompt, self.size])
-        return tensors_fingerprint(self._adapter(), description)
+        described = [self.base.fingerprint, list(self.prompts), self.prompt, self.size, *self._more()]
+        return tensors_fingerprint(self._adapter(), canonical_json(described))
+
+    def _more(self) -> list[Any]:
+        """Return what describes the model beside what the first releases had."""
+        return [] if self.density is None else [asdict(self.density)]
 
     def _adapter(self) -> dict[str, Tensor]:
         """Return the adapter's weights on the CPU, by their names in the U-Net."""
@@ -68,29 +92,8 @@ class TextToImageLoRA(UNetModel):
         return {name.replace(".default.", "."): p.detach().cpu().contiguous() for name, p in trained}
 
     def example(self) -> dict[str, Tensor]:
-        return super().example() | {"encoder_hidden_states": self.base.embed(self.prompts[:1], "cpu")}
-
-    def conditions(self, captions: Sequence[str] | None, count: int) -> tuple[Tensor, Tensor]:
-        if self.prompt is None and captions is None:
-            raise UserError("model.prompt: missing, and the images have no captions; one of both is needed")
-        texts = list(captions or ()) if self.prompt is None else [self.prompt] * count
-        place = {text: index for index, text in enumerate(dict.fromkeys(texts))}
-        condition_of = torch.tensor([place[text] for text in texts], dtype=torch.long, device=self.device)
-        return self.base.embed(list(place), self.device), condition_of
-
-    def predict(self, x_t: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
-        return self.network(x_t, t, encoder_hidden_states=condition).sample
-
-    def guided(self, x: Tensor, t: Tensor, seeds: Sequence[int], guidance: float | None) -> Tensor:
-        """Return the prediction with classifier-free guidance (Ho and Salimans 2022): ε(∅) + g (ε(prompt) − ε(∅))."""
-        g = GUIDANCE if guidance is None else guidance
-        condition = self.base.embed([self.prompts[seed % len(self.prompts)] for seed in seeds], self.device)
-        if g == 1:
-            return self.predict(x, t, condition)
-        nothing = self.base.embed([""], self.device).expand_as(condition)
-        both = self.predict(torch.cat([x, x]), torch.cat([t, t]), torch.cat([nothing, condition]))
-        without, with_prompt = both.chunk(2)
-        return without + g * (with_prompt - without)
+        nothing = {} if self.conditioner is None else self.conditioner.embed(self.prompts[:1], self.pixels)
+        return super().example() | dict(nothing)
 
     def untrained(self, seed: int) -> Self:
         """Return the pipeline with a fresh adapter of the same ranks."""
@@ -103,8 +106,9 @@ class TextToImageLoRA(UNetModel):
         directory.mkdir(parents=True, exist_ok=True)
         adapter = self._adapter()
         # without it, older versions of diffusers give layers of unusual rank another scale
-        metadata = canonical_json({f"unet.{key}": value for key, value in _ranks_and_scales(_ranks(adapter)).items()})
-        tensors = {f"unet.{name}": tensor for name, tensor in adapter.items()}
+        prefix, scales = self.base.denoiser.component, _ranks_and_scales(_ranks(adapter))
+        metadata = canonical_json({f"{prefix}.{key}": value for key, value in scales.items()})
+        tensors = {f"{prefix}.{name}": tensor for name, tensor in adapter.items()}
         save_file(tensors, directory / WEIGHTS, {"format": "pt", "lora_adapter_metadata": metadata})
         description = {
             "family": self.family,
@@ -112,6 +116,7 @@ class TextToImageLoRA(UNetModel):
             "prompts": self.prompts,
             "prompt": self.prompt,
             "size": self.size,
+            **({} if self.density is None else {"density": asdict(self.density)}),
             "fingerprint": self.fingerprint,
         }
         text = json.dumps(description, indent=2, ensure_ascii=False)
@@ -124,10 +129,12 @@ class TextToImageLoRA(UNetModel):
         known, prompts, prompt, size = read_description(directory, cls.family, "base", "prompts", "prompt", "size")
         if known != base.fingerprint:
             raise UserError(f"{config_file}: the adapter of another base than {base.folder}")
-        tensors = {name.removeprefix("unet."): tensor for name, tensor in read_weights(file).items()}
-        pairs = {f"{name}.{factor}.weight" for name in _projections(base.unet()) for factor in ("lora_A", "lora_B")}
+        prefix, description = f"{base.denoiser.component}.", read_json(config_file)
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in read_weights(file).items()}
+        names = projections(base.network(), base.denoiser.targets)
+        pairs = {f"{name}.{factor}.weight" for name in names for factor in ("lora_A", "lora_B")}
         if set(tensors) != pairs:
-            raise UserError(f"{file}: not an adapter of this U-Net's attention")
+            raise UserError(f"{file}: not an adapter of this network's attention")
         network = _adapted(base, _ranks(tensors), seed=0)  # peft draws weights, which the saved ones replace
         named = dict(network.named_parameters())
         try:
@@ -135,15 +142,17 @@ class TextToImageLoRA(UNetModel):
                 for name, tensor in tensors.items():
                     named[name.replace(".weight", ".default.weight")].copy_(tensor)
         except RuntimeError as error:
-            raise UserError(f"{file}: not an adapter of this U-Net's attention ({error})") from None
-        model = cls(network, base, prompts, prompt, size)
+            raise UserError(f"{file}: not an adapter of this network's attention ({error})") from None
+        density = None if "density" not in description else Density(**description["density"])
+        model = cls(network, base, prompts, prompt, size, density)
         check_undamaged(directory, model.fingerprint)
         return model
 
 
-def _projections(network: nn.Module) -> list[str]:
+def projections(network: nn.Module, targets: tuple[str, ...]) -> list[str]:
+    """Return the names of the linear layers of ``network`` that end like one of ``targets``."""
     linear = (name for name, module in network.named_modules() if isinstance(module, nn.Linear))
-    return [name for name in linear if name.endswith(ATTENTION)]
+    return [name for name in linear if name.endswith(targets)]
 
 
 def _ranks(adapter: Mapping[str, Tensor]) -> dict[str, int]:
@@ -152,15 +161,22 @@ def _ranks(adapter: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def _adapted(base: Pipeline, ranks: dict[str, int], seed: int) -> nn.Module:
-    """Return the U-Net with a fresh adapter of scale α/r = 1, as diffusers reads an adapter file without α."""
+    """Return the network with a fresh adapter of scale α/r = 1, as diffusers reads an adapter file without α."""
     try:
-        from peft import LoraConfig
+        from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
         raise UserError(MISSING_PACKAGES) from None
-    network: Any = base.unet()
+    network: Any = base.network()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network.add_adapter(LoraConfig(**_ranks_and_scales(ranks), init_lora_weights="gaussian"))
+        config = LoraConfig(**_ranks_and_scales(ranks), init_lora_weights="gaussian")
+        if hasattr(network, "add_adapter"):
+            network.add_adapter(config)
+        else:  # some networks of diffusers have no loader of their own
+            inject_adapter_in_model(config, network, "default")
+    for parameter in network.parameters():
+        if parameter.requires_grad:  # a base in bf16 gives adapters in bf16, which small steps would not change
+            parameter.data = parameter.data.float()
     return network
 
 
@@ -179,39 +195,48 @@ def _ranks_and_scales(ranks: dict[str, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LoRAFamily(Family):
-    """``model: {family: lora}``: an adapter of ``rank`` on the Stable Diffusion pipeline ``pretrained`` (a folder or a
-    hub id). All images have one ``prompt`` or, without it, their captions."""
+    """``model: {family: lora}``: an adapter of ``rank`` on the network of the pipeline ``pretrained`` (a folder or a
+    hub id). All images have one ``prompt`` or, without it, their captions.
+
+    ``base`` is the precision of the pipeline's frozen weights: ``float32``, ``bf16`` or ``8bit`` (bitsandbytes); by
+    default that in which such pipelines are used. ``density`` is the training density of σ of flow matching.
+    ``denoiser`` names a class of your own, ``package.module:Class``, for a pipeline that is not known here.
+    """
 
     pretrained: str
     rank: Rank = 16
     prompt: str | None = None
+    base: BasePrecision | None = None
+    density: Density | None = None
+    denoiser: str | None = None
 
     nobody: ClassVar[str] = "the pipeline without an adapter"
 
     @property
-    def base(self) -> Pipeline:
-        return pipeline(self.pretrained)
+    def pipeline(self) -> Pipeline:
+        return pipeline(self.pretrained, self.denoiser, self.base)
 
     def identity(self) -> dict[str, Any]:
-        return {"pretrained": self.base.fingerprint, "rank": self.rank, "prompt": self.prompt}
+        own = self.pipeline
+        known: dict[str, Any] = {"pretrained": own.fingerprint, "rank": self.rank, "prompt": self.prompt}
+        if self.density is not None:
+            known["density"] = asdict(self.density)
+        if self.denoiser is not None:
+            known["denoiser"] = code_of(own.denoiser)
+        return known
 
     def start(self, contributions: Contributions, seed: int) -> TextToImageLoRA:
-        resolution = contributions.images.shape[1]
-        return TextToImageLoRA.create(self.base, self.rank, self._prompts(contributions), self.prompt, resolution, seed)
+        resolution, prompts = contributions.images.shape[1], self._prompts(contributions)
+        return TextToImageLoRA.create(self.pipeline, self.rank, prompts, self.prompt, resolution, seed, self.density)
 
     def _prompts(self, contributions: Contributions) -> list[str]:
         if self.prompt is not None:
             return [self.prompt]
-        if contributions.captions is None:
-            raise UserError("model.prompt: missing, and the contributions have no captions; one of both is needed")
-        captioned = zip(contributions.names, contributions.captions, strict=True)
-        if without := [name for name, caption in captioned if not caption]:
-            raise UserError(
-                f"model.prompt: missing, and {len(without)} of {len(contributions.names)} images have no caption, "
-                f"such as {without[0]!r}; a prompt, or a caption for every image, is needed"
-            )
-        # shuffled, so that a few images already follow captions of all kinds; other captions do not change the order
-        return sorted(set(contributions.captions), key=lambda caption: derive_seed("prompt", caption))
+        texts = texts_of(contributions, "model.prompt")
+        if isinstance(labels := self.pipeline.conditioner, ClassLabels):
+            for text in set(texts):
+                labels.place(text)
+        return mixed(texts)
 
     def load(self, directory: Path) -> TextToImageLoRA:
-        return TextToImageLoRA.load(directory, self.base)
+        return TextToImageLoRA.load(directory, self.pipeline)

@@ -121,10 +121,7 @@ def _as_fleet(
     """Train ``models`` as one fleet; return each one's error or None. If that fails, return None, models unchanged."""
     session = current_session()
     try:
-        plans = [
-            plan_among(data, where, settings, seed, models[0].time_steps)
-            for where, seed in zip(places, seeds, strict=True)
-        ]
+        plans = [plan_among(data, where, settings, seed, models[0]) for where, seed in zip(places, seeds, strict=True)]
         fleet = fleet_for(session, models[0], data, settings, at_once, ascend=ascend)
         fleet.load(models, plans)
     except torch.OutOfMemoryError:
@@ -152,17 +149,17 @@ def encoded(
     file = folder / f"latents-{identity[:12]}.safetensors"
     if not file.exists():
         batch = encode(on_image=partial(progress, "encoding images"))
-        tensors = {name: tensor.cpu().contiguous() for name, tensor in vars(batch).items() if tensor is not None}
-        if not mirrored:
-            del tensors["flipped"]
+        tensors = {"x": batch.x, "flipped": batch.flipped} if mirrored else {"x": batch.x}
         with atomic_file(file) as temporary:
-            save_file(tensors, temporary)
+            save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, temporary)
+        return batch
     try:
         tensors = load_file(file, device=str(model.device))
-        rows, x = tensors.pop("rows").cpu(), tensors["x"]
-        return Batch(**{"flipped": x, **tensors, "rows": rows})
-    except (SafetensorError, KeyError, TypeError) as error:
+        x = tensors["x"]
+    except (SafetensorError, KeyError) as error:
         raise UserError(f"{file}: not encoded images ({error}); remove it to encode them anew") from None
+    conditions = model.conditions(contributions.captions, len(x))
+    return Batch(x, tensors.get("flipped", x), torch.arange(len(x)), *conditions)
 
 
 def kept_model(

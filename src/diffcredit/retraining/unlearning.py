@@ -219,7 +219,7 @@ class Probe:
         repeated = images.select(torch.arange(len(images)).repeat_interleave(self.time_steps))
         losses = self.model.loss(repeated, t, noise.to(device))
         if self.min_snr is not None:
-            losses = losses * self.model.noise_schedule.min_snr_weights(t, self.min_snr)
+            losses = losses * self.model.objective.min_snr_weights(t, self.min_snr)
         return losses
 
 

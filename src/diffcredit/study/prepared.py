@@ -90,7 +90,7 @@ class Prepared:
         with located(self.file):
             start = self.family.start(self.contributions, self._seed("base", replicate))
             # raises where the model's noise schedule cannot be sampled with these settings
-            start.noise_schedule.sampler(self.config.sampling.scheduler, self.config.sampling.steps)
+            start.objective.sampler(self.config.sampling.scheduler, self.config.sampling.steps)
         self.prompts(start)  # raises where it cannot follow them
         return start.to(self.device)
 

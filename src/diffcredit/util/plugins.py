@@ -35,6 +35,9 @@ from diffcredit.util.guarded import guard
 from diffcredit.util.plugin_code import plugin_file
 from diffcredit.util.sanitize import LONGEST_VALUE, shortened
 
+NEWER: Mapping[str, bool] = {"newer": True}
+"""Metadata of a field that came after ledgers had been written: at its default it is not recorded, so that they go
+on."""
 _JSON = "texts, finite numbers, true, false, null, lists and mappings of them"
 
 
@@ -75,8 +78,23 @@ def settings_of(component: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what determines a component's numbers, for the ledger: all fields of a dataclass, else the options it was
     made with; and the code of a plug-in."""
     written = getattr(component, "__wrapped__", component)  # a component may stand for a user's own object
-    settings = dataclasses.asdict(written) if dataclasses.is_dataclass(written) else dict(options)
+    if dataclasses.is_dataclass(written) and not isinstance(written, type):
+        settings = _without_newer(dataclasses.asdict(written), written)
+    else:
+        settings = dict(options)
     return {**settings, **code_of(component)}
+
+
+def _without_newer(settings: dict[str, Any], written: Any) -> dict[str, Any]:
+    """Return the ``settings`` of a dataclass without the newer fields that have their defaults, at any depth."""
+    kept = dict(settings)
+    for field in dataclasses.fields(written):
+        value = getattr(written, field.name)
+        if field.metadata.get("newer") and value == field.default:
+            del kept[field.name]
+        elif dataclasses.is_dataclass(value):
+            kept[field.name] = _without_newer(kept[field.name], value)
+    return kept
 
 
 def code_of(component: Any) -> dict[str, str]:

@@ -13,7 +13,7 @@ from diffusers import DDIMScheduler
 from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.gradients import GradientSettings, per_image, rows
 from diffcredit.baselines.gradients.rows import gradient_rows, predicted_on_path, root_errors, sign_seeds, signs
-from diffcredit.diffusion.noise_schedule import NoiseSchedule
+from diffcredit.diffusion.objectives.noise_schedule import NoiseSchedule
 from diffcredit.diffusion.settings import Sampling
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.util.seeds import derive_seed
@@ -47,7 +47,7 @@ def by_hand(model, image, x_of_step, settings, condition=None):
         x = x_of_step(j)
         noise = torch.randn(x.shape[1:], generator=generator)[None]
         t = torch.tensor([int((j + 0.5) * 1000 / settings.time_steps)])
-        prediction = model.predict(model.noise_schedule.add_noise(x, noise, t), t, condition)
+        prediction = model.predict(model.objective.add_noise(x, noise, t), t, condition)
         gradients = torch.autograd.grad((prediction - noise).square().mean(), parameters)
         total = total + torch.cat([g.flatten() for g in gradients]).double() / settings.time_steps
     every = signs(sign_seeds(settings.dimensions, settings.seed), 0, math.ceil(len(total) / 64))[:, : len(total)]
@@ -89,7 +89,7 @@ def test_gradients_along_the_base_models_journey(model, tmp_path):
     given = dataclasses.replace(given, generated=model.sample([4, 5, 6], 5))
     settings = dataclasses.replace(SETTINGS, kind="journey_loss")
     seen = []
-    path = model.noise_schedule.sampler("ddim", 5).timesteps.numpy()
+    path = model.objective.sampler("ddim", 5).timesteps.numpy()
     with torch.no_grad():
         model.denoise([4, 5, 6], 5, "ddim", None, on_step=lambda k, x: seen.append(x))
     at = [int(np.abs(path - t).argmin()) for t in (166, 500, 833)]

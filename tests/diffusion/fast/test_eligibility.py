@@ -82,7 +82,7 @@ def test_models_of_another_make_and_those_that_follow_a_text(model):
         def guided(self, x, t, seeds, guidance):
             return x
 
-    with pytest.warns(DiffcreditWarning, match="Own is no UNetModel"):
+    with pytest.warns(DiffcreditWarning, match="Own is no DiffusersModel"):
         assert not trains_fast(Own(), SETTINGS)
     with pytest.warns(DiffcreditWarning, match="guided by a text"):
         assert not samples_fast(Guided(model.network, model.config))

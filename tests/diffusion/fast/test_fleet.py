@@ -48,7 +48,7 @@ def together(crew: list[DDPM], data, settings: Training, *, ascend: bool = False
     functions = functions_of(Session(), crew[0], len(crew), torch.float64)
     fleet = Fleet(crew[0], functions, data, settings, ascend=ascend)
     some = zip(PLACES, SEEDS, strict=True)
-    plans = [plan_among(data, where, settings, seed, crew[0].time_steps) for where, seed in some]
+    plans = [plan_among(data, where, settings, seed, crew[0]) for where, seed in some]
     fleet.load(crew, plans[: len(crew)])
     return train_fleet(Session(), fleet, crew, **options)
 

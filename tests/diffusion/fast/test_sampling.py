@@ -41,7 +41,7 @@ def trained(session, like):
     settings = Training(steps=2, batch_size=2, precision="float32")
     fleet = fleet_for(session, like, data, settings, 1)
     model = like.clone()
-    fleet.load([model], [plan_among(data, torch.arange(4), settings, 0, like.time_steps)])
+    fleet.load([model], [plan_among(data, torch.arange(4), settings, 0, like)])
     train_fleet(session, fleet, [model])
     return model
 

@@ -11,6 +11,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from diffcredit.baselines.gradients import GradientSettings
+from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel, Images
 from diffcredit.errors import UserError
@@ -60,21 +61,26 @@ def trained_parameters(model: DiffusionModel, layers: Sequence[str] | None = Non
 
 
 class Samples(NamedTuple):
-    """u groups of s samples: ``x`` and ``noise`` (u, s, c, h, w), ``t`` (u, s), ``condition`` (u, …) of each group."""
+    """u groups of s samples: ``x`` and ``noise`` (u, s, c, h, w), ``t`` (u, s), and the tensors (u, …) of each group's
+    ``condition``."""
 
     x: Tensor
     noise: Tensor
     t: Tensor
-    condition: Tensor | None = None
+    condition: Conditions | None = None
 
     def one_by_one(self) -> "Samples":
         """Return the same samples as groups of one, (u·s, 1, …)."""
         split = (each.flatten(0, 1)[:, None] for each in (self.x, self.noise, self.t))
-        return Samples(*split, None if self.condition is None else self.condition.repeat_interleave(self.x.shape[1], 0))
+        times = self.x.shape[1]
+        return Samples(*split, _each(self.condition, lambda of_group: of_group.repeat_interleave(times, 0)))
 
     def part(self, cut: slice | int) -> "Samples":
-        condition = None if self.condition is None else self.condition[cut]
-        return Samples(self.x[cut], self.noise[cut], self.t[cut], condition)
+        return Samples(self.x[cut], self.noise[cut], self.t[cut], _each(self.condition, lambda of_group: of_group[cut]))
+
+
+def _each(condition: Conditions | None, change: Callable[[Tensor], Tensor]) -> Conditions | None:
+    return None if condition is None else {name: change(tensor) for name, tensor in condition.items()}
 
 
 class PerImage:
@@ -131,7 +137,7 @@ class PerImage:
     def _of_several(self, groups: Samples) -> list[Tensor]:
         conditioned = None if groups.condition is None else 0
 
-        def mean(parameters: dict[str, Tensor], *group: Tensor | None) -> Tensor:
+        def mean(parameters: dict[str, Tensor], *group: Any) -> Tensor:
             return with_weights(self.model, self._mean, parameters, *group)
 
         of_each = vmap(grad(mean), in_dims=(None, 0, 0, 0, conditioned))
@@ -140,7 +146,7 @@ class PerImage:
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
             return list(of_each(parameters, *groups).values())
 
-    def _of_one(self, x: Tensor, noise: Tensor, t: Tensor, condition: Tensor | None) -> list[Tensor]:
+    def _of_one(self, x: Tensor, noise: Tensor, t: Tensor, condition: Conditions | None) -> list[Tensor]:
         weights = list(self.parameters.values())
         total = [torch.zeros_like(weight, dtype=torch.float32) for weight in weights]
 
@@ -154,15 +160,15 @@ class PerImage:
         self._samples_at_once = max(in_smaller_batches(add, len(x), self._samples_at_once))
         return [sum_[None] for sum_ in total]
 
-    def _mean(self, x: Tensor, noise: Tensor, t: Tensor, condition: Tensor | None) -> Tensor:
+    def _mean(self, x: Tensor, noise: Tensor, t: Tensor, condition: Conditions | None) -> Tensor:
         """Return the number that is differentiated: the mean over the samples of one group."""
         model, kind, batch = self.model, self.settings.kind, Batch(x, x, torch.arange(len(x)))
         if condition is not None:
             of_all = torch.zeros(len(x), dtype=torch.long, device=x.device)
-            batch = replace(batch, conditions=condition[None], condition_of=of_all)
+            batch = replace(batch, conditions=_each(condition, lambda one: one[None]), condition_of=of_all)
         if kind in ("loss", "journey_loss"):
             return model.loss(batch, t, noise).mean()
-        x_t = model.noise_schedule.add_noise(x, noise, t)
+        x_t = model.objective.add_noise(x, noise, t)
         prediction = model.predict(x_t, t, batch.condition).float().flatten(1)
         return (prediction.square() if kind == "prediction_norm" else prediction).mean(1).mean()
 

@@ -19,10 +19,10 @@ from torch import Tensor
 from diffcredit.baselines.base import Evidence
 from diffcredit.baselines.gradients import DIMENSIONS, GradientSettings
 from diffcredit.baselines.gradients.per_image import PerImage, Samples, by_device, digests, noises, time_steps
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import DiffusionModel, Images
 from diffcredit.diffusion.settings import Sampling
-from diffcredit.diffusion.unet import UNetModel
 from diffcredit.errors import DiffcreditError, UserError, located
 from diffcredit.util.arrays import FloatArray
 from diffcredit.util.artifacts import AlreadyThere, atomic_folder, fingerprint
@@ -160,8 +160,8 @@ def _gradients(per_image: PerImage, subjects: Subjects, places: Sequence[int], o
         if model.device.type == "cuda":
             noise = noise.pin_memory()  # so that the next noise is drawn while the GPU works
         noise = noise.to(model.device, encoded.x.dtype, non_blocking=True)
-        condition = None if encoded.condition is None else encoded.condition[cut]
-        found[cut] = per_image.gradients(Samples(x[cut], noise, t.expand(len(noise), -1), condition))
+        samples = Samples(x[cut], noise, t.expand(len(noise), -1), encoded.part(range(len(places))[cut]).condition)
+        found[cut] = per_image.gradients(samples)
         for _ in range(len(noise)):
             on_image()
     return found
@@ -172,13 +172,15 @@ def predicted_on_path(model: DiffusionModel, seeds: Sequence[int], sampling: Sam
 
     One for each seed, at each of the time steps ``t`` (J,), or the nearest one on the path.
     """
-    if not isinstance(model, UNetModel):
-        raise UserError(f"journey_loss: {type(model).__name__} has no sampling path to look at; a UNetModel is needed")
+    if not isinstance(model, DiffusersModel):
+        raise UserError(
+            f"journey_loss: {type(model).__name__} has no sampling path to look at; a DiffusersModel is needed"
+        )
     wanted = t.tolist()
 
     def of(places: range) -> Tensor:
         some = seeds[places.start : places.stop]
-        path = model.noise_schedule.sampler(sampling.scheduler, sampling.steps).timesteps.tolist()
+        path = model.objective.nearest(model.objective.sampler(sampling.scheduler, sampling.steps).times).tolist()
         nearest = [min(range(len(path)), key=lambda place, at=at: (abs(path[place] - at), place)) for at in wanted]
         kept: dict[int, Tensor] = {}
 

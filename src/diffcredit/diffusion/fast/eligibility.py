@@ -7,11 +7,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.fast.stacking import CannotStack, stacked
 from diffcredit.diffusion.model import DiffusionModel
 from diffcredit.diffusion.session import Session, current_session
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.unet import UNetModel
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 # (trained weights, models): below so many weights a fleet has so many models, as measured in benchmarks/gpu. A larger
@@ -32,12 +32,9 @@ def trains_fast(model: DiffusionModel, settings: Training) -> bool:
     return model.device.type == "cuda" and _is_clear("training", _obstacle(model) or _obstacle_in(settings))
 
 
-def samples_fast(model: DiffusionModel | UNetModel) -> bool:
+def samples_fast(model: DiffusionModel | DiffusersModel) -> bool:
     """Return whether ``model`` is sampled on the fast path. If not on a GPU, warn once why."""
-    obstacle = _obstacle(model)
-    if obstacle is None and isinstance(model, UNetModel) and type(model).guided is not UNetModel.guided:
-        obstacle = "it is guided by a text"
-    return model.device.type == "cuda" and _is_clear("sampling", obstacle)
+    return model.device.type == "cuda" and _is_clear("sampling", _obstacle(model))
 
 
 def give_up(session: Session, what: str, error: Exception) -> None:
@@ -49,9 +46,9 @@ def give_up(session: Session, what: str, error: Exception) -> None:
     session.warn_once(what, reason)
 
 
-def _obstacle(model: DiffusionModel | UNetModel) -> str | None:
-    if not isinstance(model, UNetModel):
-        return f"{type(model).__name__} is no UNetModel"
+def _obstacle(model: DiffusionModel | DiffusersModel) -> str | None:
+    if not isinstance(model, DiffusersModel):
+        return f"{type(model).__name__} is no DiffusersModel"
     if find_spec("triton") is None:
         return "Triton is not installed"
     if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
@@ -79,7 +76,7 @@ def _is_clear(what: str, obstacle: str | None) -> bool:
 
 def fleet_size(like: DiffusionModel, settings: Training) -> int:
     """Return how many models like ``like`` are best trained at once with ``settings``; 1 without a GPU."""
-    if not (trains_fast(like, settings) and isinstance(like, UNetModel)):
+    if not (trains_fast(like, settings) and isinstance(like, DiffusersModel)):
         return 1
     trained = sum(weight.numel() for weight in like.network.parameters() if weight.requires_grad)
     size = next((size for most, size in SIZES if trained < most), 1)

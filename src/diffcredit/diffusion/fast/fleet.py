@@ -3,8 +3,9 @@ compiling and recording are paid for once."""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from diffcredit.diffusion import checkpoints
 from diffcredit.diffusion.checkpoints import interruption, read_checkpoint, write_checkpoint
 from diffcredit.diffusion.counter_rng import normal_counters, quantiles, word_counters
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.draws import Plan, plan
 from diffcredit.diffusion.fast.compiling import sums_by_rule
 from diffcredit.diffusion.fast.cuda_graph import WARM_UP, Replayed
@@ -22,7 +24,6 @@ from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.optimizers import averaged_share, learning_rate
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.unet import UNetModel
 from diffcredit.util.artifacts import fingerprint
 
 LOOK_STEPS = 25  # between two checks of the losses, for which the host waits for the device
@@ -35,7 +36,7 @@ class Fleet:
     and its inputs are looked up there."""
 
     def __init__(
-        self, like: UNetModel, functions: Functions, data: Batch, settings: Training, *, ascend: bool = False
+        self, like: DiffusersModel, functions: Functions, data: Batch, settings: Training, *, ascend: bool = False
     ) -> None:
         self.count, self.settings, self._functions, self._data = functions.count, settings, functions, data
         device = like.device
@@ -53,12 +54,15 @@ class Fleet:
         frozen = {name: weight.detach().to(functions.dtype) for name, weight in weights.items() if name not in trained}
         self._given = [*(view if self.count > 1 else view[0] for view in views), *frozen.values()]
         sign = -1 if ascend else 1
-        self._slopes = functions.gradients(self._layout.names, list(frozen), settings.min_snr, sign)
+        self._conditioned = sorted(data.conditions or ())
+        names = self._layout.names
+        self._slopes = functions.gradients(names, list(frozen), self._conditioned, settings.min_snr, sign)
         size, last = settings.batch_size, settings.steps - 1
         steps = range(max(settings.steps, WARM_UP))  # the warm-up looks its steps up too
         whole: dict[str, Any] = {"dtype": torch.int64, "device": device}
         self._places, self._times = (torch.zeros(len(steps), self.count, size, **whole) for _ in range(2))
         self._flips = torch.zeros(len(steps), self.count, size, dtype=torch.bool, device=device)
+        self._dropped = torch.zeros_like(self._flips) if like.condition_dropout else None
         self._keys = torch.zeros(len(steps), self.count, **whole)
         self._rates = torch.tensor([learning_rate(settings, min(step, last)) for step in steps], **real)
         self._shares = torch.tensor([averaged_share(settings, min(step, last) + 1) for step in steps], **real)
@@ -74,13 +78,13 @@ class Fleet:
             self._advance if self.stream is None else Replayed(self._advance, self.stream, functions.recording)
         )
 
-    def load(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
+    def load(self, models: Sequence[DiffusersModel], plans: Sequence[Plan]) -> None:
         """Load ``models``, at most ``count``, each to be trained by its plan."""
         self._reset(models, plans)
         if isinstance(self.step, Replayed) and self.step.record():
             self._reset(models, plans)
 
-    def _reset(self, models: Sequence[UNetModel], plans: Sequence[Plan]) -> None:
+    def _reset(self, models: Sequence[DiffusersModel], plans: Sequence[Plan]) -> None:
         # unused places are filled with copies of the first model, whose results are ignored
         idle = self.count - len(models)
         filled, filled_plans = [*models, *[models[0]] * idle], [*plans, *[plans[0]] * idle]
@@ -101,6 +105,9 @@ class Fleet:
             self._places[steps] = torch.stack([plan.places for plan in filled_plans], dim=1).to(self._places.device)
             self._flips[steps] = torch.stack([plan.flip for plan in filled_plans], dim=1).to(self._flips.device)
             self._times[steps] = torch.stack([plan.t for plan in filled_plans], dim=1).to(self._times.device)
+            if self._dropped is not None:
+                dropped = [cast(Tensor, plan.dropped) for plan in filled_plans]
+                self._dropped[steps] = torch.stack(dropped, dim=1).to(self._dropped.device)
             self._keys[steps] = torch.stack([plan.keys for plan in filled_plans], dim=1).to(self._keys.device)
             self._losses.zero_()
             self._at.zero_()
@@ -158,7 +165,7 @@ class Fleet:
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
 
-    def unload(self, models: Sequence[UNetModel]) -> list[str | None]:
+    def unload(self, models: Sequence[DiffusersModel]) -> list[str | None]:
         """Copy the trained weights to ``models``; return for each None, or what is not finite: loss or weights."""
         self._hold_current_stream()
         result = self._weights if self._average is None else self._average
@@ -175,6 +182,8 @@ class Fleet:
             table.index_select(0, self._at).flatten() for table in (self._places, self._flips, self._times, self._keys)
         )
         data = self._data
+        dropped = None if self._dropped is None else self._dropped.index_select(0, self._at).flatten()
+        condition = data.conditions_at(places, dropped) or {}
         losses, *gradients = self._slopes(
             *self._given,
             data.x.index_select(0, places),
@@ -184,8 +193,8 @@ class Fleet:
             keys,
             self._counters,
             self._quantiles,
-            data.conditions_at(places),
             self._table,
+            *(condition[name] for name in self._conditioned),
         )
         with torch.no_grad():
             self._gather(gradients if self.count > 1 else [gradient[None] for gradient in gradients])
@@ -226,7 +235,7 @@ class Fleet:
         return torch.optim.AdamW([master], weight_decay=self.settings.weight_decay, **options)
 
 
-def _trained(model: UNetModel) -> list[Tensor]:
+def _trained(model: DiffusersModel) -> list[Tensor]:
     return [weight for weight in model.network.parameters() if weight.requires_grad]
 
 
@@ -238,7 +247,7 @@ def _complaint(finite: Tensor, sound: bool) -> str | None:
 
 
 def fleet_for(
-    session: Session, like: UNetModel, data: Batch, settings: Training, count: int, *, ascend: bool = False
+    session: Session, like: DiffusersModel, data: Batch, settings: Training, count: int, *, ascend: bool = False
 ) -> Fleet:
     """Return a fleet of ``count`` models like ``like``: the session's last one where it fits."""
     functions = functions_of(session, like, count, dtype_of(settings.precision, like.device))
@@ -252,16 +261,17 @@ def fleet_for(
     return fleet
 
 
-def plan_among(data: Batch, places: Tensor, settings: Training, seed: int, time_steps: int) -> Plan:
-    """Plan a training on the images at ``places`` (m,) of ``data``; the plan's places are indices in ``data``."""
-    own = plan(data.rows[places], settings, seed, time_steps)
-    return Plan(places[own.places], own.flip, own.t, own.keys)
+def plan_among(data: Batch, places: Tensor, settings: Training, seed: int, like: DiffusersModel) -> Plan:
+    """Plan a training of a model like ``like`` on the images at ``places`` (m,) of ``data``; the plan's places are
+    indices in ``data``."""
+    own = plan(data.rows[places], settings, seed, like.time_steps, dropout=like.condition_dropout)
+    return replace(own, places=places[own.places])
 
 
 def train_fleet(
     session: Session,
     fleet: Fleet,
-    models: Sequence[UNetModel],
+    models: Sequence[DiffusersModel],
     *,
     checkpoint: Path | None = None,
     identity: object = None,

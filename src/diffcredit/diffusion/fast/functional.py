@@ -11,20 +11,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.counter_rng import normals_of
+from diffcredit.diffusion.diffusers_model import DiffusersModel, Guide
 from diffcredit.diffusion.dropout import CountedDropout
 from diffcredit.diffusion.fast.compiling import Compiled
 from diffcredit.diffusion.fast.fusion import FusionMode
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.session import Session
-from diffcredit.diffusion.unet import UNetModel
 from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
 
 Function = Callable[..., Sequence[Tensor]]
 ALIGNED = 64  # numbers; weights start at multiples, so that kernels can load many at once
 
 
-def functions_of(session: Session, like: UNetModel, count: int, dtype: torch.dtype) -> "Functions":
+def functions_of(session: Session, like: DiffusersModel, count: int, dtype: torch.dtype) -> "Functions":
     """Return the functions of ``count`` models like ``like``, in numbers of ``dtype``; made once a session."""
     key = f"{architecture(like)} {like.device} {dtype} {count}"
     if key not in session.functions:
@@ -32,11 +33,11 @@ def functions_of(session: Session, like: UNetModel, count: int, dtype: torch.dty
     return session.functions[key]
 
 
-def architecture(like: UNetModel) -> str:
+def architecture(like: DiffusersModel) -> str:
     """Return the fingerprint of all of ``like`` but its weights."""
     shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
     buffers = {name: buffer.numpy(force=True) for name, buffer in like.network.named_buffers()}
-    parts = [type(like).__name__, shapes, like.noise_schedule.config, repr(like.network), fingerprint_arrays(buffers)]
+    parts = [type(like).__name__, shapes, like.objective.config, repr(like.network), fingerprint_arrays(buffers)]
     return fingerprint(parts)
 
 
@@ -44,7 +45,7 @@ class Functions:
     """Gradients and predictions of ``count`` models like ``like``, computed in ``dtype`` with weights given at each
     call. The lock ``recording`` is held while they are compiled and recorded."""
 
-    def __init__(self, like: UNetModel, count: int, dtype: torch.dtype, recording: threading.Lock) -> None:
+    def __init__(self, like: DiffusersModel, count: int, dtype: torch.dtype, recording: threading.Lock) -> None:
         self.count, self.dtype, self.recording = count, dtype, recording
         self._compiles = like.device.type == "cuda"
         self._identity = [architecture(like), count, str(dtype)]
@@ -55,7 +56,7 @@ class Functions:
         self._dropouts = [module for module in self._model.network.modules() if isinstance(module, CountedDropout)]
         # the schedule moves its table to the device at first use, which must not be in a trace
         nothing = torch.zeros(1, 1, 1, 1, device=like.device)
-        like.noise_schedule.add_noise(nothing, nothing, torch.zeros(1, dtype=torch.long, device=like.device))
+        like.objective.add_noise(nothing, nothing, torch.zeros(1, dtype=torch.long, device=like.device))
         self._known: dict[str, Function] = {}
 
     @property
@@ -63,32 +64,45 @@ class Functions:
         """Whether the network has dropout."""
         return bool(self._dropouts)
 
-    def gradients(self, trained: Sequence[str], frozen: Sequence[str], min_snr: float | None, sign: int) -> Function:
-        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones and the arguments of
-        :meth:`_losses` to the losses (K,) and the gradients of ``sign`` times their sum by the trained weights."""
+    def gradients(
+        self,
+        trained: Sequence[str],
+        frozen: Sequence[str],
+        conditioned: Sequence[str],
+        min_snr: float | None,
+        sign: int,
+    ) -> Function:
+        """Return the function from the weights ``trained``, each (K, …), the ``frozen`` ones, the arguments of
+        :meth:`_losses` and the tensors ``conditioned`` of conditions to the losses (K,) and the gradients of ``sign``
+        times their sum by the trained weights."""
 
         def function(*given: Any) -> tuple[Tensor, ...]:
             names = [*trained, *frozen]
             with torch.enable_grad(), FusionMode() if self.count > 1 else nullcontext():
                 leaves = [weight.detach().requires_grad_() for weight in given[: len(trained)]]
                 weights = dict(zip(names, [*leaves, *given[len(trained) : len(names)]], strict=True))
-                losses = self._losses(weights, *given[len(names) :], min_snr)
-                return losses.detach(), *torch.autograd.grad(sign * losses.sum(), leaves)
+                rest, tensors = _cut(given[len(names) :], len(conditioned))
+                condition = dict(zip(conditioned, tensors, strict=True)) or None
+                losses = self._losses(weights, *rest, condition, min_snr)
+                # some layers have no part in a loss: the last block's treatment of texts
+                slopes = torch.autograd.grad(sign * losses.sum(), leaves, materialize_grads=True)
+                return losses.detach(), *slopes
 
-        return self._ready(function, ["gradients", list(trained), list(frozen), min_snr, sign])
+        what = ["gradients", list(trained), list(frozen), list(conditioned), min_snr, sign]
+        return self._ready(function, what)
 
-    def prediction(self, names: Sequence[str]) -> Function:
-        """Return the function from the weights ``names``, images (K·b, c, h, w) and times (K·b,) to predictions."""
+    def prediction(self, names: Sequence[str], like: Guide) -> Function:
+        """Return the function from the weights ``names``, images (K·b, c, h, w), what the network is told of the time
+        (K·b,), and the tensors of a guide like ``like``, to the predictions that sampling follows."""
 
         def function(*given: Any) -> tuple[Tensor]:
-            *weights, x, t = given
-            calls = ("predict", x, t, None, None)
+            (*weights, x, time), tensors = _cut(given, len(like.tensors))
+            named = _named(dict(zip(names, weights, strict=True)))
+            calls = ("guided", x, time, like.with_tensors(tensors))
             with torch.no_grad():
-                return (
-                    functional_call(self._module, _named(dict(zip(names, weights, strict=True))), calls).to(x.dtype),
-                )
+                return (functional_call(self._module, named, calls).to(x.dtype),)
 
-        return self._ready(function, ["prediction", list(names)])
+        return self._ready(function, ["prediction", list(names), like.outline])
 
     def _ready(self, function: Function, what: list[object]) -> Function:
         """Return ``function``, on a GPU compiled, once for each ``what``."""
@@ -107,8 +121,8 @@ class Functions:
         keys: Tensor,
         counters: Tensor,
         quantiles: Tensor,
-        condition: Tensor | None,
         table: Tensor | None,
+        condition: Conditions | None,
         min_snr: float | None,
     ) -> Tensor:
         """Return the mean loss (K,) of each model on its images x (K·b, c, h, w), ``mirrored`` where ``flip`` (K·b,),
@@ -121,18 +135,28 @@ class Functions:
         for dropout in self._dropouts:
             dropout.keys = dropout.table = None
         if min_snr is not None:
-            losses = losses * self._model.noise_schedule.min_snr_weights(t, min_snr)
+            losses = losses * self._model.objective.min_snr_weights(t, min_snr)
         return losses.view(self.count, -1).mean(dim=1)
 
     def _convert(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Convert the network's inputs to ``dtype`` and channels last."""
+        """Convert the network's inputs to ``dtype`` and channels last, but not the time (K·b,), which is never
+        rounded."""
 
         def one(value: Any) -> Any:
-            if not isinstance(value, Tensor) or not value.is_floating_point():
+            if isinstance(value, list):
+                return [one(each) for each in value]
+            if isinstance(value, dict):
+                return {key: one(each) for key, each in value.items()}
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim < 2:
                 return value
             return value.to(self.dtype, memory_format=torch.channels_last if value.ndim == 4 else torch.preserve_format)
 
         return tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
+
+
+def _cut(given: Sequence[Any], last: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return ``given`` without its ``last`` ones, and these."""
+    return given[: len(given) - last], given[len(given) - last :]
 
 
 def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -141,17 +165,15 @@ def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class _Calls(nn.Module):
-    """A model's loss and prediction as a module with the network's parameters."""
+    """A model's loss and guided prediction as a module with the network's parameters."""
 
-    def __init__(self, model: UNetModel) -> None:
+    def __init__(self, model: DiffusersModel) -> None:
         super().__init__()
         self.network = model.network
         self._model = model
 
-    def forward(self, what: str, x: Tensor, t: Tensor, noise: Tensor | None, condition: Tensor | None) -> Tensor:
-        if what == "predict" or noise is None:
-            return self._model.predict(x, t, condition)
-        return self._model.losses(x, t, noise, condition)
+    def forward(self, what: str, *given: Any) -> Tensor:
+        return self._model.guided(*given) if what == "guided" else self._model.losses(*given)
 
 
 class Layout:

@@ -7,16 +7,16 @@ from contextlib import nullcontext, suppress
 import numpy as np
 import torch
 
+from diffcredit.diffusion.diffusers_model import DiffusersModel, check_finite, initial_noise
 from diffcredit.diffusion.fast.cuda_graph import Replayed
 from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast
 from diffcredit.diffusion.fast.functional import Functions, Layout, functions_of
 from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Sampling
-from diffcredit.diffusion.unet import UNetModel, check_finite, initial_noise
 
 
-def prepare_sampler(session: Session, like: UNetModel) -> None:
+def prepare_sampler(session: Session, like: DiffusersModel) -> None:
     """Begin to prepare, in a thread, the sampler of models like ``like``, if such are expected."""
     whole = all(weight.requires_grad for weight in like.network.parameters())  # else another network is sampled
     sampling = session.expected_sampling
@@ -32,7 +32,7 @@ def prepare_sampler(session: Session, like: UNetModel) -> None:
         session.preparation.start()
 
 
-def sampler_for(session: Session, like: UNetModel, sampling: Sampling) -> "FastSampler":
+def sampler_for(session: Session, like: DiffusersModel, sampling: Sampling) -> "FastSampler":
     """Return a sampler of models like ``like``: the session's last one where it fits."""
     preparation, session.preparation = session.preparation, None
     if preparation is not None:
@@ -40,9 +40,11 @@ def sampler_for(session: Session, like: UNetModel, sampling: Sampling) -> "FastS
     return _sampler_for(session, like, sampling)
 
 
-def _sampler_for(session: Session, like: UNetModel, sampling: Sampling) -> "FastSampler":
+def _sampler_for(session: Session, like: DiffusersModel, sampling: Sampling) -> "FastSampler":
     functions = functions_of(session, like, 1, dtype_of(sampling.precision, like.device))
-    key: list[object] = [functions, sampling]
+    # models that share frozen weights share a sampler
+    frozen = [weight.data_ptr() for weight in like.network.parameters() if not weight.requires_grad]
+    key: list[object] = [functions, sampling, frozen]
     if session.sampler is None or session.sampler[0] != key:
         session.sampler = None  # before the next one is made: both may not fit into memory
         session.sampler = key, FastSampler(like, functions, sampling)
@@ -52,18 +54,26 @@ def _sampler_for(session: Session, like: UNetModel, sampling: Sampling) -> "Fast
 class FastSampler:
     """A sampler of models like ``like``, ``sampling.batch_size`` images at a time."""
 
-    def __init__(self, like: UNetModel, functions: Functions, sampling: Sampling) -> None:
+    def __init__(self, like: DiffusersModel, functions: Functions, sampling: Sampling) -> None:
         self._sampling, self._like = sampling, like
         device = like.device
-        layout = Layout(dict(like.network.named_parameters()))
-        weights = torch.zeros(1, layout.size, dtype=functions.dtype, device=device)
-        self._weights = [view[0] for view in layout.views(weights)]
-        self._predict = functions.prediction(layout.names)
+        weights = dict(like.network.named_parameters())
+        trained = {name: weight for name, weight in weights.items() if weight.requires_grad}
+        layout = Layout(trained)
+        line = torch.zeros(1, layout.size, dtype=functions.dtype, device=device)
+        self._trained = [view[0] for view in layout.views(line)]
+        frozen = {name: each.detach().to(functions.dtype) for name, each in weights.items() if name not in trained}
+        self._weights = [*self._trained, *frozen.values()]
+        self._guide = like.guide(sampling.seeds, sampling.guidance)
+        self._predict = functions.prediction([*layout.names, *frozen], self._guide)
         self._size = min(sampling.batch_size, sampling.images)
         # the same for every model, hence drawn once
         self._noises = initial_noise(like.shape, sampling.seeds).to(device)
         self._x = torch.zeros(self._size, *like.shape, device=device)
-        self._times = torch.as_tensor(like.noise_schedule.sampler(sampling.scheduler, sampling.steps).timesteps)
+        self._followed = [
+            torch.zeros(self._size, *each.shape[1:], dtype=each.dtype, device=device) for each in self._guide.tensors
+        ]
+        self._times = like.objective.sampler(sampling.scheduler, sampling.steps).times
         self._asked = self._times.to(device)[:, None].expand(-1, self._size).contiguous()
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.denoise: Callable[[], None] = (
@@ -76,14 +86,18 @@ class FastSampler:
             self.denoise.record()
 
     @torch.no_grad()
-    def sample(self, model: UNetModel) -> Images:
+    def sample(self, model: DiffusersModel) -> Images:
         """Return the images (m, h, w, 3) of ``model``."""
-        for mine, weight in zip(self._weights, model.network.parameters(), strict=True):
+        trained = (weight for weight in model.network.parameters() if weight.requires_grad)
+        for mine, weight in zip(self._trained, trained, strict=True):
             mine.copy_(weight)
         self.record()
         found = []
-        for noises in self._noises.split(self._size):
+        for first in range(0, len(self._noises), self._size):
+            noises = self._noises[first : first + self._size]
             self._x[: len(noises)] = noises
+            for mine, each in zip(self._followed, self._guide.tensors, strict=True):
+                mine[: len(noises)] = each[first : first + self._size]
             if self._stream is not None:
                 self._stream.wait_stream(torch.cuda.current_stream())
             self.denoise()
@@ -97,9 +111,9 @@ class FastSampler:
     @torch.no_grad()
     def _all_steps(self) -> None:
         """Denoise ``_x`` in place, from pure noise to samples."""
-        sampler = self._like.noise_schedule.sampler(self._sampling.scheduler, self._sampling.steps)
+        sampler = self._like.objective.sampler(self._sampling.scheduler, self._sampling.steps)
         x = self._x
-        for t, asked in zip(self._times, self._asked, strict=True):
-            (prediction,) = self._predict(*self._weights, x, asked)
-            x = sampler.step(prediction, t, x)
+        for k, asked in enumerate(self._asked):
+            (prediction,) = self._predict(*self._weights, x, asked, *self._followed)
+            x = sampler.step(k, prediction, x)
         self._x.copy_(x)

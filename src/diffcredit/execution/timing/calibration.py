@@ -11,6 +11,8 @@ from typing import Self
 import numpy as np
 import torch
 
+from diffcredit.diffusion.conditions import NOTHING
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.fast.eligibility import trains_fast
 from diffcredit.diffusion.generating import generate, goes_fast
 from diffcredit.diffusion.model import Batch, DiffusionModel
@@ -140,12 +142,12 @@ def time_sampling(model: DiffusionModel, sampling: Sampling, *, often: bool = Fa
 
 def blank_batch(model: DiffusionModel, size: int) -> Batch:
     """Return a batch of zeros in the model's shape."""
-    example = model.example()
-    x = torch.zeros((size, *example["sample"].shape[1:]), device=model.device)
-    text = example.get("encoder_hidden_states")
-    if text is None:
-        return Batch(x, x, torch.arange(size))
-    return Batch(x, x, torch.arange(size), text.to(model.device), torch.zeros(size, dtype=torch.long, device=x.device))
+    shape = model.shape if isinstance(model, DiffusersModel) else tuple(model.example()["sample"].shape[1:])
+    x, rows = torch.zeros((size, *shape), device=model.device), torch.arange(size)
+    if not isinstance(model, DiffusersModel) or model.conditioner is None:
+        return Batch(x, x, rows)
+    nothing = model.conditioner.embed([NOTHING], model.pixels, model.device)
+    return Batch(x, x, rows, nothing, torch.zeros(size, dtype=torch.long, device=x.device))
 
 
 def _few(settings: Training, steps: int) -> Training:

@@ -137,6 +137,7 @@ def _at(
     for index in torch.arange(len(batch)).split(MICRO_BATCH):
         t = torch.full((len(index),), time, device=noise.device)
         loss = model.loss(batch.select(index), t, noise[index.to(noise.device)]).sum() / len(batch)
-        torch._foreach_add_(gradients, torch.autograd.grad(loss, parameters))
+        # the last blocks of some transformers have layers that the loss does not see
+        torch._foreach_add_(gradients, torch.autograd.grad(loss, parameters, materialize_grads=True))
         mean += loss.item()
     return mean, gradients

@@ -159,8 +159,9 @@ def target_count(parameters: float, total: int) -> int:
     return round(parameters * total) if parameters < 1 else round(parameters)
 
 
-def check_reached(target: int, total: int, counts: Iterable[int]) -> None:
-    """Raise a UserError unless one of the possible ``counts`` is near enough to ``target``."""
+def check_reached(target: int, total: int, counts: Iterable[int], hint: str = "") -> None:
+    """Raise a UserError, which ends with ``hint``, unless one of the possible ``counts`` is near enough to
+    ``target``."""
     below = max((count for count in counts if count <= target), default=None)
     above = min((count for count in counts if count >= target), default=None)
     near = [count for count in (below, above) if count is not None]
@@ -170,7 +171,7 @@ def check_reached(target: int, total: int, counts: Iterable[int]) -> None:
     why = "would leave a layer empty" if below is None else f"cannot be reached within {TOLERANCE:.0%}"
     raise UserError(
         f"parameters: {target:,} parameters ({target / total:.3f} of the model's) {why}; "
-        f"the nearest that this architecture allows: {said}"
+        f"the nearest that this architecture allows: {said}{hint}"
     )
 
 

@@ -11,6 +11,7 @@ from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultist
 from diffusers.schedulers.scheduling_pndm import PNDMScheduler
 from torch import Tensor
 
+from diffcredit.diffusion.objectives.base import Objective, Sampler
 from diffcredit.errors import UserError
 
 PREDICTIONS = ("epsilon", "v_prediction", "sample")
@@ -37,7 +38,7 @@ REFUSED = (
 )
 
 
-class NoiseSchedule:
+class NoiseSchedule(Objective):
     """x_t = √ᾱ_t x + √(1 − ᾱ_t) noise for t = 0..T−1.
 
     ``config`` has the keys of diffusers' DDIMScheduler; missing ones have its defaults.
@@ -57,6 +58,12 @@ class NoiseSchedule:
     def time_steps(self) -> int:
         """T."""
         return len(self._ddim.alphas_cumprod)
+
+    def times(self, t: Tensor) -> Tensor:
+        return t
+
+    def nearest(self, times: Tensor) -> Tensor:
+        return times.cpu().long()
 
     def add_noise(self, x: Tensor, noise: Tensor, t: Tensor) -> Tensor:
         return self._ddim.add_noise(x, noise, cast(torch.IntTensor, t))
@@ -87,7 +94,7 @@ class NoiseSchedule:
         clipped = snr.clamp(max=gamma)
         return clipped if self.prediction == "sample" else clipped / (snr + 1)
 
-    def sampler(self, name: str, steps: int) -> "Sampler":
+    def sampler(self, name: str, steps: int) -> Sampler:
         """Return a fresh sampler: ``ddim`` with η = 0 (Song et al. 2021), ``pndm`` (Liu et al. 2022) or ``dpm``, the
         second-order multistep DPM-Solver++ (Lu et al. 2022)."""
         if steps > self.time_steps:
@@ -101,14 +108,14 @@ class NoiseSchedule:
             # Where x̂₀ is clipped, the noise is computed from the clipped x̂₀, as the method's authors do. diffusers by
             # default keeps the noise from before: then images do not converge as the number of steps grows.
             clips = {"use_clipped_model_output": True} if self._ddim.config["clip_sample"] else {}
-            return Sampler(scheduler, options=clips)
+            return SchedulerSteps(self, scheduler, options=clips)
         if name == "pndm":
             if self.prediction == "sample" or pure_noise:
                 raise UserError(REFUSED.format(name, "sample or"))
             # without the Runge-Kutta start, as Stable Diffusion is used
             scheduler = PNDMScheduler(**self._options(_PNDM_KEYS), skip_prk_steps=True)
             scheduler.set_timesteps(steps)
-            return Sampler(scheduler)
+            return SchedulerSteps(self, scheduler)
         if name == "dpm":
             if self.prediction == "epsilon" and pure_noise:
                 raise UserError(REFUSED.format(name, "noise and"))
@@ -118,7 +125,7 @@ class NoiseSchedule:
                 **self._options(_DPM_KEYS), prediction_type="sample", solver_order=2
             )
             scheduler.set_timesteps(timesteps=dpm_time_steps(self.time_steps, steps))
-            return Sampler(scheduler, self.predicted_x0)
+            return SchedulerSteps(self, scheduler, self.predicted_x0)
         raise UserError(f"sampling.scheduler: {name!r}; accepted: ddim, pndm, dpm")
 
     def _options(self, keys: Sequence[str]) -> dict[str, Any]:
@@ -135,25 +142,25 @@ def dpm_time_steps(time_steps: int, steps: int) -> list[int]:
     return [max(k, math.floor(time_steps * (k / steps) ** 1.2 + 0.5)) - 1 for k in range(steps, 0, -1)]
 
 
-class Sampler:
-    """A sampler of one batch; it may remember its last predictions. ``convert(prediction, x, t)`` gives the scheduler's
-    input; ``options`` are passed to every step. Tables and time steps stay on the CPU and nothing of x is read back, so
-    that all steps can be recorded in one CUDA graph."""
+class SchedulerSteps(Sampler):
+    """The steps of one of diffusers' schedulers. ``convert(prediction, x, t)`` gives its input; ``options`` are passed
+    to every step."""
 
     def __init__(
         self,
+        objective: NoiseSchedule,
         scheduler: DDIMScheduler | PNDMScheduler | DPMSolverMultistepScheduler,
         convert: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self._scheduler, self._convert, self._options = scheduler, convert, options
+        self._objective, self._scheduler, self._convert, self._options = objective, scheduler, convert, options
+        self.times = cast(Tensor, scheduler.timesteps)
 
-    @property
-    def timesteps(self) -> Tensor:
-        """(k,) the time steps at which the network is evaluated, on the CPU."""
-        return cast(Tensor, self._scheduler.timesteps)
-
-    def step(self, prediction: Tensor, t: Tensor, x: Tensor) -> Tensor:
+    def step(self, k: int, prediction: Tensor, x: Tensor) -> Tensor:
+        t = self.times[k]
         if self._convert is not None:
             prediction = self._convert(prediction, x, t).to(x.dtype)  # the solver returns the type it receives
         return cast(Any, self._scheduler).step(prediction, t, x, return_dict=False, **self._options)[0]
+
+    def clean(self, k: int, prediction: Tensor, x: Tensor) -> Tensor:
+        return self._objective.predicted_x0(prediction, x, self.times[k])

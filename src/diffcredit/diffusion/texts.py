@@ -1,0 +1,69 @@
+"""The text encoders of a pipeline, as the conditioner of its network: loaded when a text is to be encoded."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from diffcredit.diffusion.conditions import NOTHING, Conditioner, Conditions
+from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.pretrained import load_pretrained, load_tokenizer
+from diffcredit.errors import UserError
+
+MISSING_PACKAGES = 'text-to-image models need transformers and peft: pip install "diffcredit[lora]"'
+
+
+class TextEncoders(Conditioner):
+    """The text encoders in a pipeline's ``folder``, in numbers of ``dtype``. ``index`` is its ``model_index.json``.
+
+    They are read at the first text that is not known, are on the device only while they encode, and are then given
+    back where the network has a bf16 base: the encoders of such pipelines are as large as the network.
+    """
+
+    def __init__(
+        self, folder: Path, denoiser: PipelineDenoiser, index: Mapping[str, Any], dtype: torch.dtype, fingerprint: str
+    ) -> None:
+        super().__init__()
+        self.folder, self.denoiser, self.index, self.dtype = folder, denoiser, index, dtype
+        self.fingerprint = fingerprint
+        self._pipeline: Any = None
+
+    def encode(self, texts: Sequence[str | None], pixels: int, device: torch.device) -> Iterable[Conditions]:
+        pipeline = self._pipeline or self._load()
+        try:
+            pipeline.to(device)
+            for text in texts:
+                if text is NOTHING:
+                    yield self.denoiser.nothing(pipeline, pixels)
+                else:
+                    yield self.denoiser.encode(pipeline, text, pixels)
+        finally:
+            self._pipeline = None if self.dtype == torch.bfloat16 else pipeline.to("cpu")
+
+    def _load(self) -> Any:
+        import diffusers
+
+        parts = {name: self._part(name, accepted) for name, accepted in self.denoiser.parts.items()}
+        for name in [name for name in parts if name.startswith("tokenizer")]:
+            encoder = parts.get(name.replace("tokenizer", "text_encoder"))
+            known = getattr(getattr(encoder, "config", None), "vocab_size", None)
+            if parts[name] is not None and known is not None and (tokens := len(parts[name])) > known:
+                raise UserError(f"{self.folder / name}: {tokens} tokens; the text encoder knows {known}")
+        return self.denoiser.text_pipeline(getattr(diffusers, self.index["_class_name"]), parts, self.index)
+
+    def _part(self, name: str, accepted: Sequence[str]) -> Any:
+        """Return a text encoder or tokenizer; None where the pipeline was saved without it."""
+        try:
+            import transformers
+        except ImportError:
+            raise UserError(MISSING_PACKAGES) from None
+        _, kind = self.index.get(name) or (None, None)
+        if kind is None:
+            return None
+        where = self.folder / name
+        if kind not in accepted:
+            raise UserError(f"{self.folder / 'model_index.json'}: {name} {kind!r}; accepted: {', '.join(accepted)}")
+        if "Tokenizer" in kind or "Processor" in kind:
+            return load_tokenizer(getattr(transformers, kind), where)
+        return load_pretrained(getattr(transformers, kind), where, self.dtype).requires_grad_(False)
