@@ -3,11 +3,13 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import yaml
 
 from diffcredit.execution import InProcess
 from diffcredit.execution.threads import limited_threads
+from diffcredit.features.extractors import Extractors
 from diffcredit.study.study import Study
 from diffusion import tiny_pipelines
 from prompted_study import IMAGES, OTHERS, PROPERTIES, rows_of, write_prompted
@@ -35,6 +37,37 @@ def from_the_start(tmp_path_factory, pipeline):
     with limited_threads(1):
         Study.load(write_prompted(folder, pipeline, surrogates=[])).run(InProcess())
     return recorded_values(folder)
+
+
+def labelled(folder):
+    """Changes to a study: a model conditioned by the classes 3, 7 and 12 of the images in an npz."""
+    images = np.random.default_rng(0).integers(0, 256, (18, 16, 16, 3), dtype=np.uint8)
+    owner, kind = np.repeat([1, 2, 3], 6), np.tile([3, 12, 7], 6)
+    np.savez(folder / "mine.npz", images=images, artist=owner, kind=kind)
+    return {
+        "contributions": {
+            "path": str(folder / "mine.npz"),
+            "source": "npz",
+            "contributor": "artist",
+            "caption": "kind",
+        },
+        "model.conditions": "labels",
+        "contributions.resolution": 16,
+    }
+
+
+def test_a_property_for_one_class(diffcredit, tmp_path):
+    """Its training images are those of the class: kid compares with six of eighteen."""
+    likeness = {"name": "kid", "features": "layout", "as": "sevens", "prompts": ["7"]}
+    changes = {"properties": ["colourfulness", likeness], "sampling.images": 9, "keep": "images"}
+    file = write_small(tmp_path / "study", labelled(tmp_path) | changes)
+    diffcredit.printed("run", file, warned=True)
+    study = Study.load(file)
+    prop = study.prepared.properties[1]
+    images = study.contributions.images[[caption == "7" for caption in study.contributions.captions]]
+    assert len(images) == 6
+    np.testing.assert_array_equal(prop.whole.vectors, Extractors().extract("layout", images).vectors)
+    assert {value.images for each in study.evaluations(status="done") for value in each.values} == {3, 9}
 
 
 @pytest.fixture
@@ -100,7 +133,13 @@ def test_prompts_that_a_study_cannot_have(diffcredit, tmp_path, prompts, message
 def test_stated_prompts_for_a_model_that_follows_none(diffcredit, tmp_path):
     file = write_small(tmp_path, {"sampling.prompts": ["a mill"]})
     said = diffcredit.refused("run", file)
-    assert f"{file}: sampling.prompts: the family 'ddpm' follows no prompts; leave them out" in said
+    assert f"{file}: sampling.prompts: the model follows no prompts; leave them out" in said
+
+
+def test_stated_prompts_that_are_no_class(diffcredit, tmp_path):
+    file = write_small(tmp_path / "study", labelled(tmp_path) | {"sampling.prompts": ["7", "10"]})
+    said = diffcredit.refused("run", file)
+    assert f"{file}: sampling.prompts: the label '10' is unknown; the model's 3 classes: 12, 3, 7" in said
 
 
 def test_a_reference_without_images_of_the_prompts(diffcredit, tmp_path, pipeline):

@@ -12,8 +12,11 @@ from diffcredit.errors import UserError
 from diffcredit.execution import InProcess, Task
 from diffcredit.execution.threads import limited_threads
 from diffcredit.features.extractors import Extractors
+from diffcredit.ledger import PropertyRecord
 from diffcredit.properties.colourfulness import colourfulness
 from diffcredit.retraining.soup import ContributorModels
+from diffcredit.study.sections import PropertySection
+from diffcredit.study.stated import Stated
 from diffcredit.study.study import Study
 from diffcredit.surrogates.pools import shared_out
 from diffusion import tiny_pipelines
@@ -138,6 +141,19 @@ def test_the_order_of_prompts_is_no_change_and_other_prompts_are_one(folder, pip
         stating(cats | {"prompts": ["a dog"]}, others, *rest).check_recorded()
     with pytest.raises(UserError, match="property 'cats' changed: prompts "):
         stating({"name": "colourfulness", "as": "cats"}, others, *rest).check_recorded()
+
+
+def test_prompts_of_a_plug_in_that_does_not_run_here(made):
+    """Its options stand as recorded, but the study file says for which prompts it is measured."""
+    recorded = PropertyRecord("mine", {"name": "mine:Own", "code": "0", "scale": 2, "prompts": ["a cat"]}, True)
+
+    def stated(**section):
+        return Stated(Study.load(made)).property(
+            PropertySection.model_validate({"name": "mine:Own"} | section), recorded
+        )
+
+    assert stated(prompts=["the sea", "a dog"]) == recorded.settings | {"prompts": ["a dog", "the sea"]}
+    assert stated() == {"name": "mine:Own", "code": "0", "scale": 2}
 
 
 def test_stated_prompts(pipeline, tmp_path):

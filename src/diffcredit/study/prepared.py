@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from diffcredit.diffusion import FAMILIES
+from diffcredit.diffusion.conditions import ClassLabels
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.model import DiffusionModel, Family, Images
 from diffcredit.diffusion.training import kept_model
@@ -159,9 +160,9 @@ class Prepared:
 
     def prompts(self, model: DiffusionModel) -> tuple[str, ...] | None:
         """Return the prompt of each of the study's images, by its seed; None for a model without prompts."""
-        if self.config.sampling.prompts is not None and not model.prompts:
-            family = self.config.model.family
-            raise UserError(f"{self.file}: sampling.prompts: the family {family!r} follows no prompts; leave them out")
+        if self.config.sampling.prompts is not None:
+            with located(f"{self.file}: sampling.prompts"):
+                _check_prompts(model, self.config.sampling.prompts)
         return self.config.sampling.prompts_of_images(model.prompts)
 
     # Properties.
@@ -225,6 +226,16 @@ class Prepared:
     def _features(self, prop: Property) -> dict[str, Any] | None:
         """Return the identity of a property's extractor, if it has one."""
         return self.extractors.identity(prop.features) if needs_features(prop) else None
+
+
+def _check_prompts(model: DiffusionModel, prompts: Sequence[str]) -> None:
+    """Refuse prompts for a model that follows none, or that are none of its classes."""
+    if not model.prompts:
+        raise UserError("the model follows no prompts; leave them out")
+    labels = getattr(model, "conditioner", None)
+    if isinstance(labels, ClassLabels):
+        for prompt in prompts:
+            labels.place(prompt)
 
 
 def build_family(config: StudyConfig, file: Path) -> Family:
