@@ -114,7 +114,7 @@ class Sampling:
     scheduler: Literal["ddim", "pndm", "dpm"] = "ddim"
     seed: Annotated[int, Ge(0), Lt(2**62)] = 0  # torch takes 64 bits
     batch_size: Count = 256
-    guidance: Annotated[float, Gt(0)] | None = None
+    guidance: Annotated[float, Ge(0)] | None = None
     precision: Precision = "auto"
     prompts: Prompts | None = None
 

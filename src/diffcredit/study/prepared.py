@@ -245,8 +245,11 @@ def build_family(config: StudyConfig, file: Path) -> Family:
     for member in ("nobody", "trained", "identity", "start", "load"):
         if not hasattr(type(family), member):
             raise UserError(f"{where}: {section.family!r} has no {member}; a Family is expected")
-    if config.sampling.guidance is not None and section.family in ("ddpm", "latent"):
-        raise UserError(f"{file}: sampling.guidance: the family {section.family!r} follows no prompt; leave it out")
+    follows = section.family not in ("ddpm", "latent") or section.options.get("conditions") is not None
+    if config.sampling.guidance is not None and not follows:
+        raise UserError(
+            f"{file}: sampling.guidance: this model follows nothing; leave it out, or give model.conditions"
+        )
     return family
 
 
