@@ -14,9 +14,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import Training
+from diffcredit.diffusion.adapters import projections, ranks_and_scales
 from diffcredit.diffusion.denoisers.stable_diffusion import StableDiffusion
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
-from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _ranks_and_scales, projections
+from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA
 from diffcredit.diffusion.training import train
 from diffcredit.retraining.pruning import prune_ranks
 from diffcredit.study.study import Study
@@ -273,7 +274,7 @@ def test_a_rank_of_256_on_stable_diffusion_has_51_million_parameters():
     network.requires_grad_(False)
     names = projections(network, StableDiffusion.targets)
     assert len(names) == 16 * 8
-    config = LoraConfig(**_ranks_and_scales(dict.fromkeys(names, 256)))
+    config = LoraConfig(**ranks_and_scales(dict.fromkeys(names, 256), {}))
     with torch.device("meta"):
         network.add_adapter(config)
     trained = sum(p.numel() for p in network.parameters() if p.requires_grad)

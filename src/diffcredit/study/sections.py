@@ -22,7 +22,8 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Training
 from diffcredit.errors import UserError
 from diffcredit.util.links import real_path
 
-MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
+FOLDERS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
+MODELS = (*FOLDERS, "adapter")  # and a file or a folder
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
 FILES = ("weights", "reference")  # of PATHS, those that built-in components always read as a file, a folder or a word
 WORDS = ("contributions", "heldout")  # values of these options that name a part of the data instead of a path
@@ -120,7 +121,7 @@ class ModelSection(Component):
         here = {
             key: str(real_path(folder / value))
             for key in MODELS
-            if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=True)
+            if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=key in FOLDERS)
         }
         return self.model_copy(update=here)
 
