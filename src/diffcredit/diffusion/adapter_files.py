@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from diffcredit.diffusion.adapters import METADATA, WEIGHTS, A, Adapter, B, check_fits
+from diffcredit.diffusion.adapters import METADATA, WEIGHTS, A, Adapter, B, fitting
 from diffcredit.diffusion.pipeline import Pipeline
 from diffcredit.diffusion.pretrained import quiet
 from diffcredit.errors import UserError
@@ -55,12 +55,9 @@ def read_adapter(path: Path, base: Pipeline) -> Adapter:
             )
         if layer.endswith(".alpha"):
             alphas[layer.removesuffix(".alpha")] = float(tensor)
-        elif layer.endswith((A, B)):
-            tensors[layer] = tensor
         else:
-            raise UserError(f"{file}: {name} is no factor of LoRA, whose names end in lora_A.weight or lora_B.weight")
-    layers = [*dict.fromkeys(name.removesuffix(A).removesuffix(B) for name in tensors)]
-    check_fits(layers, tensors, base, file)
+            tensors[layer] = tensor
+    layers = fitting(tensors, base, file)
     stated = {key.removeprefix(f"{component}."): each for key, each in metadata.items() if key.startswith(component)}
     scales = {}
     for layer in layers:
@@ -168,8 +165,8 @@ def _stated_scale(stated: Mapping[str, Any], layer: str, rank: int, file: Path) 
         )
     try:
         ranks, alphas = (stated.get(key) or {} for key in ("rank_pattern", "alpha_pattern"))
-        said = ranks.get(get_pattern_key(ranks, layer), stated["r"])
-        alpha = float(alphas.get(get_pattern_key(alphas, layer), stated["lora_alpha"]))
+        said = ranks.get(get_pattern_key([*ranks], layer), stated["r"])
+        alpha = float(alphas.get(get_pattern_key([*alphas], layer), stated["lora_alpha"]))
     except (AttributeError, KeyError, TypeError, ValueError, re.error) as error:
         raise UserError(f"{file}: {METADATA} does not state ranks and scales ({error!r})") from None
     if said != rank:

@@ -60,8 +60,8 @@ def fresh(base: Pipeline, ranks: Mapping[str, int], scales: Mapping[str, float],
     network: Any = base.network()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        config = LoraConfig(**ranks_and_scales(ranks, scales) | {"target_modules": _exactly(ranks)})
-        config.init_lora_weights = "gaussian"
+        config = LoraConfig(**ranks_and_scales(ranks, scales), init_lora_weights="gaussian")
+        config.target_modules = _exactly(ranks)
         if hasattr(network, "add_adapter"):
             network.add_adapter(config, NAME)
         else:  # some networks of diffusers have no loader of their own
@@ -102,9 +102,14 @@ def write_adapter(adapter: Adapter, component: str, file: Path) -> None:
     save_file(tensors, file, {"format": "pt", METADATA: metadata})
 
 
-def check_fits(names: Iterable[str], tensors: Mapping[str, Tensor], base: Pipeline, file: Path) -> None:
-    """Raise a UserError about the first of the layers ``names`` whose factors in ``tensors``, read from ``file``, do
-    not fit the pipeline's network."""
+def fitting(tensors: Mapping[str, Tensor], base: Pipeline, file: Path) -> list[str]:
+    """Return the layers of the adapter ``tensors``, which was read from ``file``; raise a UserError about the first one
+    that does not fit the pipeline's network."""
+    if strange := [name for name in tensors if not name.endswith((A, B))]:
+        raise UserError(
+            f"{file}: {strange[0]} is no factor of LoRA; their names end in lora_A.weight and lora_B.weight"
+        )
+    names = [*dict.fromkeys(name.removesuffix(A).removesuffix(B) for name in tensors)]
     network = base.network()
     there, known = f"{base.folder / base.denoiser.component}", dict(network.named_modules())
     for name in names:
@@ -124,6 +129,7 @@ def check_fits(names: Iterable[str], tensors: Mapping[str, Tensor], base: Pipeli
                 f"{file}: not an adapter of this network: {name} has lora_A {a} and lora_B {b}; for {there} they are "
                 f"{expected[0]} and {expected[1]}"
             )
+    return names
 
 
 def ranks_and_scales(ranks: Mapping[str, int], scales: Mapping[str, float]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from diffcredit.diffusion.adapters import (
     WEIGHTS,
     Adapter,
     adapter_of,
-    check_fits,
+    fitting,
     fresh,
     projections,
     with_adapter,
@@ -71,13 +71,11 @@ class TextToImageLoRA(DiffusersModel):
     ) -> Self:
         """Return a model with a fresh adapter of this rank (A normal, B zero), which generates the images of the
         pipeline itself, or with a trained one."""
-        fewest = base.stage.factor * base.denoiser.multiple(base.config)
-        if resolution % fewest:
-            raise UserError(f"contributions.resolution: {resolution}; this pipeline takes multiples of {fewest}")
-        size = base.stage.size_of(resolution)
+        network, size = base.network(), base.stage.size_of(resolution)
+        base.denoiser.check_size(network, size)
         if isinstance(adapter, Adapter):
             return cls(with_adapter(base, adapter), base, prompts, prompt, size, density)
-        ranks = dict.fromkeys(projections(base.network(), base.denoiser.targets), adapter)
+        ranks = dict.fromkeys(projections(network, base.denoiser.targets), adapter)
         return cls(fresh(base, ranks, {}, seed), base, prompts, prompt, size, density)
 
     @property
@@ -131,7 +129,7 @@ class TextToImageLoRA(DiffusersModel):
             raise UserError(f"{config_file}: the adapter of another base than {base.folder}")
         prefix, description = f"{base.denoiser.component}.", read_json(config_file)
         tensors = {name.removeprefix(prefix): tensor for name, tensor in read_weights(file).items()}
-        check_fits(dict.fromkeys(name.partition(".lora_")[0] for name in tensors), tensors, base, file)
+        fitting(tensors, base, file)
         adapter = Adapter(tensors, description.get("scales", {}))
         density = None if "density" not in description else Density(**description["density"])
         model = cls(with_adapter(base, adapter), base, prompts, prompt, size, density)
