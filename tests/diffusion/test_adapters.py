@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,10 @@ def test_a_place_beside_the_study_file(sd_folder, file, tmp_path, place, monkeyp
     monkeypatch.chdir(tmp_path)
     family = Study.load(study).prepared.family
     assert family.start(contributions(), seed=0).fingerprint
+    # nor is one found in the working directory
+    (folder / place).rename(tmp_path / place) if place == "adapter" else (folder / place).unlink()
+    gone = re.escape(str(folder / place))
+    tiny.refused(f"{gone}: no such file or folder", Study.load(study).prepared.family.start, contributions(), 0)
 
 
 @pytest.mark.parametrize("family", ["ddpm", "latent"])

@@ -118,11 +118,16 @@ class ModelSection(Component):
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with models in ``folder`` as full paths; other models may be ids of the hub."""
+        given = {key: value for key in MODELS if isinstance(value := self.options.get(key), str)}
         here = {
             key: str(real_path(folder / value))
-            for key in MODELS
-            if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=key in FOLDERS)
+            for key, value in given.items()
+            if _exists(folder / value, as_folder=key in FOLDERS)
         }
+        own = given.get("adapter", "~")
+        if "adapter" not in here and ":" not in self.family and not own.startswith("~"):
+            # it is on no hub, and where it is missing, the error must not depend on the working directory
+            here["adapter"] = str(real_path(folder) / own)
         return self.model_copy(update=here)
 
 
