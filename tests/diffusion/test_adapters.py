@@ -277,6 +277,11 @@ def test_the_adapter_of_another_base_is_refused(base, factors, file, tmp_path):
     norm = {"conv_norm_out": Factors(torch.ones(2, 8), torch.ones(8, 2), 2.0)}
     message = "conv_norm_out is a GroupNorm in .*; accepted: linear layers and convolutions"
     tiny.refused(message, read_adapter, by_ai_toolkit(tmp_path / "norm.safetensors", norm, "unet"), base)
+    file, nothing = tmp_path / "none.safetensors", (torch.ones(0, 8, 3, 3), torch.ones(4, 0, 1, 1))
+    save_file({f"unet.conv_out.lora_{name}.weight": each for name, each in zip("AB", nothing, strict=True)}, file)
+    tiny.refused(r"conv_out\.lora_A\.weight has no numbers; an adapter of rank 1", read_adapter, file, base)
+    save_file({"unet.conv_out.alpha": torch.ones(2), "unet.lora.weight": torch.ones(2)}, file)
+    tiny.refused(r"conv_out\.alpha is no factor of LoRA", read_adapter, file, base)
 
 
 def test_what_diffusers_loads_nothing_of_is_refused(file, tmp_path):

@@ -46,19 +46,19 @@ def read_adapter(path: Path, base: Pipeline) -> Adapter:
         _check_name(name, file)
     converted, alphas, folded = _converted(given, base, file)
     component = base.denoiser.component
-    tensors: Tensors = {}
+    start, tensors = f"{component}.", Tensors()
     for name, tensor in converted.items():
-        layer = name.removeprefix(f"{component}.")
+        layer = name.removeprefix(start)
         if layer == name:
             raise UserError(
                 f"{file}: {name} is not of this pipeline's {component}; an adapter of that alone is accepted"
             )
-        if layer.endswith(".alpha"):
+        if layer.endswith(".alpha") and tensor.numel() == 1:
             alphas[layer.removesuffix(".alpha")] = float(tensor)
         else:
             tensors[layer] = tensor
     layers = fitting(tensors, base, file)
-    stated = {key.removeprefix(f"{component}."): each for key, each in metadata.items() if key.startswith(component)}
+    stated = {key.removeprefix(start): each for key, each in metadata.items() if key.startswith(start)}
     scales = {}
     for layer in layers:
         rank = len(tensors[layer + A])
@@ -94,6 +94,8 @@ def _read(file: Path) -> tuple[Tensors, dict[str, Any]]:
     if not given or not any("lora" in name for name in given):
         first = f", such as {next(iter(given))}" if given else ""
         raise UserError(f"{file}: not an adapter; of its {len(given)} tensors{first}, none has 'lora' in its name")
+    if empty := [name for name, each in given.items() if not each.numel()]:
+        raise UserError(f"{file}: {empty[0]} has no numbers; an adapter of rank 1 or more is accepted")
     if not isinstance(stated, dict):
         raise UserError(f"{file}: {METADATA} is {type(stated).__name__}; a JSON object is expected")
     return given, stated

@@ -124,7 +124,7 @@ def fitting(tensors: Mapping[str, Tensor], base: Pipeline, file: Path) -> list[s
             missing = "lora_A" if factors[0] is None else "lora_B"
             raise UserError(f"{file}: not a whole adapter; {missing} of {name} is missing")
         a, b = (tuple(cast(Tensor, factor).shape) for factor in factors)
-        if (a, b) != (expected := _shapes(layer, a[0] if a else 0)):
+        if (a, b) != (expected := _shapes(layer, max(1, *a[:1]))):
             raise UserError(
                 f"{file}: not an adapter of this network: {name} has lora_A {a} and lora_B {b}; for {there} they are "
                 f"{expected[0]} and {expected[1]}"
