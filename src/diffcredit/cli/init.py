@@ -75,7 +75,7 @@ ADAPTER = """\
 """
 PROMPT = "  prompt: {}              # the caption of every image; without it each has its own\n"
 PIPELINE = """\
-reference: house              # the pipeline without an adapter
+reference: pretrained         # the pipeline without an adapter
 """
 SAID = {
     "house": "the model of the house images alone.",
