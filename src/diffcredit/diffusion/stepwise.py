@@ -76,7 +76,9 @@ def train_stepwise(
         while run.step < settings.steps:
             step = run.step
             key = noise_key(seed, step)
-            batch, t, noise = draw(data, step, settings, seed, model.time_steps, dropout=model.condition_dropout)
+            batch, t, noise = draw(
+                data, step, settings, seed, model.time_steps, dropout=getattr(model, "condition_dropout", 0.0)
+            )
             if on_batch is not None:
                 on_batch(step, batch, t, noise)
             run.advance(batch, t, noise, lambda place, key=key: reseed(key, place))
