@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from diffcredit.diffusion.latent_spaces import SPACES
 from diffcredit.diffusion.model import Images
 from diffcredit.diffusion.pretrained import folder_of, load_pretrained, read_json, weights_fingerprint
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 
-KINDS = ("AutoencoderKL", "AutoencoderTiny", "VQModel")
+KINDS = ("AutoencoderKL", "AutoencoderTiny", "VQModel", *SPACES)
 BATCH = 16  # images encoded or decoded at a time
 POOL_GROUPS = 4
 LARGEST_LATENT = 3.0  # the decoder's input is limited softly to ± this
@@ -56,13 +57,15 @@ PIXELS = Pixels()
 
 
 class FirstStage:
-    """An autoencoder of diffusers (``AutoencoderKL``, ``AutoencoderTiny``, ``VQModel``) or of TAESD's own layout, on
-    the device only while it is used. Latents are z = (E(x) − shift) · scale, with scale and shift from its config; E(x)
-    is the mean of a variational encoder, or the output of a VQ encoder before quantisation."""
+    """An autoencoder of diffusers (one of ``KINDS``) or of TAESD's own layout, on the device only while it is used.
+    Latents are those of its :mod:`latent space <diffcredit.diffusion.latent_spaces>` or, for most, z = (E(x) − shift) ·
+    scale, with scale and shift from its config; E(x) is the mean of a variational encoder, or the output of a VQ
+    encoder before quantisation."""
 
     def __init__(self, autoencoder: nn.Module, identity: str) -> None:
         self.autoencoder: Any = autoencoder.eval().requires_grad_(False)
         self.fingerprint = identity
+        self.space = SPACES.get(type(autoencoder).__name__)
         config: Any = autoencoder.config
         self.scale = float(config.get("scaling_factor") or 1.0)
         self.shift = float(config.get("shift_factor") or 0.0)
@@ -84,9 +87,7 @@ class FirstStage:
         latents = []
         with self._on(device), torch.no_grad():
             for start in range(0, len(images), BATCH):
-                coded = self.autoencoder.encode(PIXELS.encode(images[start : start + BATCH], device))
-                z = coded.latent_dist.mode() if hasattr(coded, "latent_dist") else coded.latents
-                latents.append((z.float() - self.shift) * self.scale)
+                latents.append(self._latents_of(PIXELS.encode(images[start : start + BATCH], device)))
                 if on_image is not None:
                     on_image(min(start + BATCH, len(images)))
         return torch.cat(latents).contiguous()  # as in the cached file: another layout would change rounding
@@ -95,9 +96,20 @@ class FirstStage:
         images = []
         with self._on(latents.device), torch.no_grad():
             for start in range(0, len(latents), BATCH):
-                z = latents[start : start + BATCH] / self.scale + self.shift
-                images.append(PIXELS.decode(self.autoencoder.decode(z).sample))
+                images.append(PIXELS.decode(self._images_of(latents[start : start + BATCH])))
         return np.concatenate(images)
+
+    def _latents_of(self, x: Tensor) -> Tensor:
+        if self.space is not None:
+            return self.space.encode(self.autoencoder, x).float()
+        coded = self.autoencoder.encode(x)
+        z = coded.latent_dist.mode() if hasattr(coded, "latent_dist") else coded.latents
+        return (z.float() - self.shift) * self.scale
+
+    def _images_of(self, z: Tensor) -> Tensor:
+        if self.space is not None:
+            return self.space.decode(self.autoencoder, z)
+        return self.autoencoder.decode(z / self.scale + self.shift).sample
 
     @contextmanager
     def _on(self, device: torch.device | str) -> Generator[None]:
