@@ -1,5 +1,7 @@
 """Each layer of a fleet against the layers it stands for, in float64: the same numbers."""
 
+import copy
+
 import pytest
 import torch
 from diffusers.models.normalization import FP32LayerNorm, RMSNorm
@@ -10,6 +12,7 @@ from torch.func import functional_call
 
 from diffcredit.diffusion.fast.stacked_layers import StackedEmbedding, StackedNorm
 from diffcredit.diffusion.fast.stacking import CannotStack, Done, Doubled, Norm, StackedConv, StackedLinear, stacked
+from diffcredit.retraining.pruning import prune_transformer
 
 from .. import tiny_transformers
 
@@ -198,32 +201,42 @@ TRANSFORMERS = ("DiT", "SD3", "Flux", "Flux2", "QwenImage", "Sana", "PixArt")
 class Called(nn.Module):
     """A transformer and its call with the images of some seeds."""
 
-    def __init__(self, kind: str, seed: int) -> None:
+    def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.network = tiny_transformers.build(kind, seed).double()
+        self.network = network.double()
 
     def forward(self, *seeds: int) -> Tensor:
         return tiny_transformers.call(self.network, *seeds)
 
 
+def of_one_shape(network: nn.Module) -> list[nn.Module]:
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    return [Called(network), Called(other)]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
 @pytest.mark.parametrize("kind", [f"{name}Transformer2DModel" for name in TRANSFORMERS])
-def test_whole_transformers(kind):
-    """Each of two models with its own two images, texts or labels, and times."""
-    singles = [Called(kind, seed) for seed in range(2)]
-    together = stacked(singles[0], 2, cuda=False)
-    weights = joined(singles)
+def test_whole_transformers(kind, share):
+    """Each of two models with its own two images, texts or labels, and times; with all their heads, and pruned."""
+    network = tiny_transformers.build(kind)
+    singles = of_one_shape(network if share == 1 else prune_transformer(network, share, multiple=4))
+    weights, together = joined(singles), stacked(singles[0], 2, cuda=False)
     found = functional_call(together, weights, (5, 6))
     expected = torch.cat([single(seed) for single, seed in zip(singles, (5, 6), strict=True)])
-    # RMS norms of diffusers and some embeddings are computed in float32
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    # diffusers computes some norms and embeddings of the time in float32
+    assert (found - expected).norm() < 1e-6 * expected.norm()
     slope = torch.randn_like(found)
     slopes = torch.autograd.grad(found, list(weights.values()), slope, materialize_grads=True)
     own = torch.autograd.grad(
         expected, [w for single in singles for w in single.parameters()], slope, materialize_grads=True
     )
+    whole = torch.cat([each.flatten() for each in own]).norm()
     for place, name in enumerate(weights):
         theirs = torch.stack(own[place :: len(weights)])
-        assert (slopes[place] - theirs).norm() <= 1e-5 * theirs.norm() + 1e-9, name
+        assert (slopes[place] - theirs).norm() < 1e-6 * (theirs.norm() + 1e-3 * whole), name
 
 
 def test_z_image_has_lists_of_texts():

@@ -62,7 +62,7 @@ class FastSampler:
         layout = Layout(trained)
         line = torch.zeros(1, layout.size, dtype=functions.dtype, device=device)
         self._trained = [view[0] for view in layout.views(line)]
-        frozen = {name: each.detach().to(functions.dtype) for name, each in weights.items() if name not in trained}
+        frozen = functions.frozen(like)
         self._weights = [*self._trained, *frozen.values()]
         self._guide = like.guide(sampling.seeds, sampling.guidance)
         self._predict = functions.prediction([*layout.names, *frozen], self._guide)
