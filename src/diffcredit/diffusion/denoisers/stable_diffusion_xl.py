@@ -25,6 +25,7 @@ class StableDiffusionXL(TextDenoiser):
         "tokenizer_2": TOKENIZERS,
     }
     guidance = 5.0
+    told = ("force_zeros_for_empty_prompt",)
 
     def predict(
         self,
