@@ -134,8 +134,8 @@ def fleets(likes: list[DDPM], *, compiles: bool) -> None:
 
         def gradients(like: DDPM = like, trained: Any = trained, frozen: Any = frozen) -> Any:
             functions = functional.functions_of(Session(), like, models, torch.float32)
-            function = functions.gradients(list(trained), list(frozen), None, 1)
-            return lambda *some: function(*some, None, None)
+            function = functions.gradients(list(trained), list(frozen), [], None, 1)
+            return lambda *some: function(*some, None)
 
         functional.stacked = stacked
         expected = gradients()(*given)

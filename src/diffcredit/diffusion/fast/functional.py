@@ -65,8 +65,8 @@ def _plain(value: Any) -> Any:
 
 class Functions:
     """Gradients and predictions of ``count`` models like ``like``, with weights given at each call: the trained ones in
-    ``dtype``, the frozen ones as :meth:`frozen` returns them. The lock ``recording`` is held while they are compiled and
-    recorded."""
+    ``dtype``, the frozen ones as :meth:`frozen` returns them. The lock ``recording`` is held while they are compiled
+    and recorded."""
 
     def __init__(self, like: DiffusersModel, count: int, dtype: torch.dtype, recording: threading.Lock) -> None:
         self.count, self.dtype, self.recording = count, dtype, recording
@@ -182,7 +182,9 @@ class Functions:
                 return {key: one(each) for key, each in value.items()}
             if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim < 2:
                 return value
-            return value.to(self._model.computes, memory_format=torch.channels_last if value.ndim == 4 else torch.preserve_format)
+            return value.to(
+                self._model.computes, memory_format=torch.channels_last if value.ndim == 4 else torch.preserve_format
+            )
 
         return tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from diffusers.models.normalization import FP32LayerNorm, RMSNorm
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 NORMS = (nn.LayerNorm, nn.RMSNorm, FP32LayerNorm, RMSNorm)
 TABLE = "scale_shift_table"
@@ -35,8 +34,9 @@ class StackedEmbedding(nn.Module):
 
     def forward(self, index: Tensor) -> Tensor:
         weight = self.weight if self.weight.ndim == 3 else self.weight[None]
-        rows = F.one_hot(index.reshape(len(weight), -1), weight.shape[1]).to(weight.dtype)
-        return torch.bmm(rows, weight).reshape(*index.shape, -1)
+        places = torch.arange(weight.shape[1], device=index.device)
+        rows = index.reshape(len(weight), -1, 1) == places  # torch's own one_hot looks at the numbers
+        return torch.bmm(rows.to(weight.dtype), weight).reshape(*index.shape, -1)
 
 
 class StackedNorm(nn.Module):

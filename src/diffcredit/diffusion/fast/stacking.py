@@ -14,6 +14,7 @@ fused, once. The blocks' own code still runs; it finds them done elsewhere.
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from diffcredit.diffusion.fast.stacked_layers import NORMS, TABLE, StackedEmbedd
 from diffcredit.errors import DiffcreditError
 
 LEAST = 16  # channels from which on the kernels' tiles fit
+POSITIONS = ("_compute_video_freqs", "_get_device_freqs")  # methods of Qwen-Image's positions
 JOINED = "joined"  # a value of ``time_embedding_norm`` at which a block does nothing itself
 
 
@@ -41,10 +43,13 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     (:func:`torch.func.functional_call`); those of a single model without the leading dimension. The copy has no
     weights of its own: a frozen base may fill most of the memory."""
     # in eval mode also for training: dropout is active when it has keys, and in train mode diffusers copies tensors
-    fleet = copy.deepcopy(network, {id(weight): weight for weight in network.parameters()}).eval()
+    shared = {id(each): each for each in (*network.parameters(), *network.buffers())}
+    fleet = copy.deepcopy(network, shared).eval()
     for name, dropout in counted_dropouts(fleet).items():
         fleet.set_submodule(name, dropout)
     for name, module in fleet.named_modules():
+        if hasattr(module, POSITIONS[0]):
+            _compute_positions_anew(module, next(network.parameters()).device)
         if isinstance(module, _DropoutNd) and module.p > 0:
             raise CannotStack(f"{name} is a {type(module).__name__} of {module.p:g}")
     for name, module in list(fleet.named_modules()):
@@ -62,6 +67,14 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
         _stack_trained_layers(fleet, cuda=cuda)
     fuse_norms(fleet)
     return fleet
+
+
+def _compute_positions_anew(module: Any, device: torch.device) -> None:
+    """Make the positions of Qwen-Image, in place, compute what they cache, from tables on ``device``: a trace would put
+    tensors without values into the cache."""
+    module.pos_freqs, module.neg_freqs = module.pos_freqs.to(device), module.neg_freqs.to(device)
+    for name in POSITIONS:
+        setattr(module, name, partial(getattr(type(module), name).__wrapped__, module))
 
 
 def _stack_trained_layers(fleet: nn.Module, *, cuda: bool) -> None:
