@@ -156,6 +156,14 @@ def find_denoiser(folder: Path, index: dict[str, Any], own: str | None) -> Pipel
     return getattr(import_module(module), name)()
 
 
+def empty_network(kind: str, config: dict[str, Any]) -> nn.Module:
+    """Return a network of diffusers' class ``kind`` without weights, which its ``config`` describes."""
+    import diffusers
+
+    with torch.device("meta"):
+        return getattr(diffusers, kind).from_config(config)
+
+
 def load_in_8_bits(kind: Any, folder: Path) -> nn.Module:
     """Return the network with its linear layers in 8 bits (LLM.int8, Dettmers et al. 2022), the rest in bf16."""
     try:

@@ -164,6 +164,18 @@ def test_guided_images_are_those_of_the_model(name, guidance):
     assert (found - otherwise).norm() > 1e-3 * expected.norm()
 
 
+def test_images_for_stated_prompts():
+    one = Base("sd3").adapted(0)
+    sampling = dataclasses.replace(SAMPLING, prompts=("a harbour", "rain"))
+    found = FastSampler(one, functions_of(Session(), one, 1, torch.float32), sampling).sample(one)
+    with torch.no_grad():
+        expected, otherwise = (
+            one.denoise(sampling.seeds, sampling.steps, "ddim", None, prompts) for prompts in (sampling.prompts, None)
+        )
+    assert (latents(found) - expected).norm() < 1e-5 * expected.norm()
+    assert (latents(found) - otherwise).norm() > 1e-3 * expected.norm()
+
+
 def test_a_sampler_is_of_models_with_the_same_prompts(monkeypatch):
     """Those of another study in this process may differ in their prompts alone."""
     session, base = Session(), Base("sd3")

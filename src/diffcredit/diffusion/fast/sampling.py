@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 import numpy as np
 import torch
 
-from diffcredit.diffusion.diffusers_model import DiffusersModel, check_finite, initial_noise
+from diffcredit.diffusion.diffusers_model import DiffusersModel, Guide, check_finite, initial_noise
 from diffcredit.diffusion.fast.cuda_graph import Replayed
 from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast
 from diffcredit.diffusion.fast.functional import Functions, Layout, functions_of
@@ -67,7 +67,7 @@ class FastSampler:
         frozen = functions.frozen(like)
         self._weights = [*self._trained, *frozen.values()]
         self._size = min(sampling.batch_size, sampling.images)
-        guide = like.guide(sampling.seeds[: self._size], sampling.guidance)
+        guide = self._guide(0)
         self._predict = functions.prediction([*layout.names, *frozen], guide)
         # the same for every model, hence drawn once
         self._noises = initial_noise(like.shape, sampling.seeds).to(device)
@@ -81,6 +81,11 @@ class FastSampler:
         self.denoise: Callable[[], None] = (
             self._all_steps if self._stream is None else Replayed(self._all_steps, self._stream, functions.recording)
         )
+
+    def _guide(self, first: int) -> Guide:
+        """Return what the images of one batch follow; the texts of all images may fill gigabytes."""
+        sampling = self._sampling
+        return self._like.guide(sampling.seeds[first : first + self._size], sampling.guidance, sampling.prompts)
 
     def record(self) -> None:
         """Compile and record the sampling, if that is still to be done."""
@@ -98,10 +103,7 @@ class FastSampler:
         for first in range(0, len(self._noises), self._size):
             noises = self._noises[first : first + self._size]
             self._x[: len(noises)] = noises
-            # of one batch at a time: the texts of all images may fill gigabytes
-            seeds = self._sampling.seeds[first : first + self._size]
-            guide = self._like.guide(seeds, self._sampling.guidance)
-            for mine, each in zip(self._followed, guide.tensors, strict=True):
+            for mine, each in zip(self._followed, self._guide(first).tensors, strict=True):
                 mine[: len(noises)] = each
             if self._stream is not None:
                 self._stream.wait_stream(torch.cuda.current_stream())
