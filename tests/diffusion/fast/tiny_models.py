@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from diffcredit.diffusion.adapters import fresh, projections
 from diffcredit.diffusion.conditions import ClassLabels, Conditioner, Conditions
 from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.denoisers.dit import DiT
@@ -25,7 +26,6 @@ from diffcredit.diffusion.denoisers.z_image import ZImage
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.model import Batch
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule
-from diffcredit.diffusion.text_to_image import _adapted, projections
 
 from .. import tiny_pipelines, tiny_transformers
 from ..tiny_transformers import SIDE, TEXT, TOKENS
@@ -170,7 +170,7 @@ class Base:
         """A model with an adapter of rank 2 that changes the base's predictions; its weights are in float32, or float64
         if the base's are."""
         ranks = dict.fromkeys(projections(self._network, self.kind.denoiser.targets), 2)
-        network = _adapted(SimpleNamespace(network=self.network), ranks, seed)
+        network = fresh(SimpleNamespace(network=self.network), ranks, {}, seed)
         draws = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for weight in network.parameters():
