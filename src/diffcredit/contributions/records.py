@@ -193,9 +193,10 @@ class Contributions:
         count = len({*self.cropped}.intersection(self.names))
         if not count:
             return ""
+        were = "was" if count == 1 else "were"
         return (
-            f"{count:,} of {len(self.names):,} images {'was' if count == 1 else 'were'} cut by more than a tenth of the area: of an image that is not "
-            "square the central square is learnt"
+            f"{count:,} of {len(self.names):,} images {were} cut by more than a tenth of the area: of an image that is "
+            "not square the central square is learnt"
         )
 
     @cached_property

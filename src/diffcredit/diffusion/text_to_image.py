@@ -18,7 +18,8 @@ from diffcredit.diffusion.captions import mixed
 from diffcredit.diffusion.conditions import ClassLabels
 from diffcredit.diffusion.ddpm import texts_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel
-from diffcredit.diffusion.model import Family, tensors_fingerprint
+from diffcredit.diffusion.digests import tensors_fingerprint
+from diffcredit.diffusion.model import Family
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pipeline import BasePrecision, Pipeline, pipeline
 from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_json, read_weights

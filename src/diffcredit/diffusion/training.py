@@ -120,6 +120,9 @@ def _as_fleet(
 ) -> list[TrainingDiverged | None] | None:
     """Train ``models`` as one fleet; return each one's error or None. If that fails, return None, models unchanged."""
     session = current_session()
+    if any(each.device != models[0].device for each in (data.conditions or {}).values()):
+        session.warn_once("training", "the conditions of all texts are too large for the device")
+        return None
     try:
         plans = [plan_among(data, where, settings, seed, models[0]) for where, seed in zip(places, seeds, strict=True)]
         fleet = fleet_for(session, models[0], data, settings, at_once, ascend=ascend)

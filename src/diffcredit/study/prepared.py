@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from diffcredit.diffusion import FAMILIES
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.model import DiffusionModel, Family, Images
 from diffcredit.diffusion.training import kept_model
@@ -89,7 +90,14 @@ class Prepared:
             start = self.family.start(self.contributions, self._seed("base", replicate))
             # raises where the model's noise schedule cannot be sampled with these settings
             start.objective.sampler(self.config.sampling.scheduler, self.config.sampling.steps)
-        return start.to(self.device)
+        return self._keeping_conditions(start).to(self.device)
+
+    def _keeping_conditions(self, model: DiffusionModel) -> DiffusionModel:
+        """Have the conditions of texts, which ``model`` makes, kept beside the study's encoded images."""
+        conditioner = model.conditioner if isinstance(model, DiffusersModel) else None
+        if conditioner is not None and conditioner.costly:
+            conditioner.folder = self.cache.folder
+        return model
 
     def start_and_seed(self) -> tuple[DiffusionModel, int]:
         """Return the base model before its training, and the seed of that training."""
@@ -101,7 +109,7 @@ class Prepared:
 
     def load(self, folder: Path) -> DiffusionModel:
         """Return a model that was saved in ``folder``, on the study's device."""
-        return self.family.load(folder).to(self.device)
+        return self._keeping_conditions(self.family.load(folder)).to(self.device)
 
     def _trained(self, replicate: int, what: str) -> DiffusionModel:
         kind = f"replicate-{replicate}" if replicate else "base"
@@ -112,7 +120,7 @@ class Prepared:
             with limited_threads(self.config.threads), timed:
                 return kept_model(
                     folder,
-                    self.family.load,
+                    self.load,
                     lambda: self.start(replicate),
                     self.contributions,
                     self.config.model.train,

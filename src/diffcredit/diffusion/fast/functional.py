@@ -14,12 +14,13 @@ from torch.func import functional_call
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.counter_rng import normals_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel, Guide
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.dropout import CountedDropout
 from diffcredit.diffusion.fast.compiling import Compiled
 from diffcredit.diffusion.fast.fusion import FusionMode
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.session import Session
-from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
+from diffcredit.util.artifacts import fingerprint
 
 Function = Callable[..., Sequence[Tensor]]
 ALIGNED = 64  # numbers; weights start at multiples, so that kernels can load many at once
@@ -36,8 +37,8 @@ def functions_of(session: Session, like: DiffusersModel, count: int, dtype: torc
 def architecture(like: DiffusersModel) -> str:
     """Return the fingerprint of all of ``like`` but its weights."""
     shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
-    buffers = {name: buffer.numpy(force=True) for name, buffer in like.network.named_buffers()}
-    parts = [type(like).__name__, shapes, like.objective.config, repr(like.network), fingerprint_arrays(buffers)]
+    buffers = tensors_fingerprint(dict(like.network.named_buffers()))
+    parts = [type(like).__name__, shapes, like.objective.config, repr(like.network), buffers]
     return fingerprint(parts)
 
 

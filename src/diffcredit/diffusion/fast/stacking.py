@@ -9,7 +9,6 @@ a shift by the time embedding come before, SiLU comes after. Separately these re
 fused, once. The blocks' own code still runs; it finds them done elsewhere.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from diffcredit.diffusion.dropout import counted_dropouts
 from diffcredit.diffusion.fast.fusion import parts_of, with_addition
+from diffcredit.diffusion.sharing import copy_sharing_frozen
 from diffcredit.errors import DiffcreditError
 
 LEAST = 16  # channels from which on the kernels' tiles fit
@@ -36,7 +36,7 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     """Return a copy of ``network`` for ``count`` models. Each call is given their trained weights (K, …)
     (:func:`torch.func.functional_call`); those of a single model without the leading dimension."""
     # in eval mode also for training: dropout is active when it has keys, and in train mode diffusers copies tensors
-    fleet = copy.deepcopy(network).eval()
+    fleet = copy_sharing_frozen(network, buffers=True).eval()
     for name, dropout in counted_dropouts(fleet).items():
         fleet.set_submodule(name, dropout)
     for name, module in fleet.named_modules():
