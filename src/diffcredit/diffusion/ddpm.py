@@ -73,8 +73,9 @@ class DDPM(DiffusersModel):
         kind: str = UNET,
         following: Following | None = None,
     ) -> None:
-        self.network, self.config, self.stage, self.kind = network, dict(config), stage, kind
         self.denoiser = denoiser_of(kind)
+        self.network, self.kind = self.denoiser.prepared(network), kind
+        self.config, self.stage = dict(config), stage
         self.objective = objective or NoiseSchedule(self.schedule)
         self.size = self.config["sample_size"]
         if following is not None:

@@ -12,7 +12,8 @@ from torch import nn
 
 from diffcredit.diffusion.conditions import ClassLabels, Conditioner
 from diffcredit.diffusion.denoisers import PIPELINES
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import PipelineDenoiser, TextDenoiser
+from diffcredit.diffusion.denoisers.refusals import reason_against
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective
 from diffcredit.diffusion.objectives.flow import Density
@@ -40,7 +41,8 @@ class Pipeline:
         self.index = read_json(folder / "model_index.json")
         self.denoiser = find_denoiser(folder, self.index, denoiser)
         name = self.denoiser.component
-        self.parts: tuple[str, ...] = (name, "vae", *self.denoiser.parts, "scheduler")
+        texts = self.denoiser.parts if isinstance(self.denoiser, TextDenoiser) else ()
+        self.parts: tuple[str, ...] = (name, "vae", *texts, "scheduler")
         for part in self.parts:
             if not (folder / part).is_dir() and (self.index.get(part) or [None])[0] is not None:
                 raise UserError(f"{folder}: has no folder {part!r}, which model_index.json names")
@@ -53,12 +55,6 @@ class Pipeline:
         self.denoiser.check(folder, self.index, self.config)
         self.stage: FirstStage = first_stage(str(folder))
         self._network = self._load_network()
-        channels = self.config.get("in_channels")
-        if channels != self.denoiser.channels(self.stage.channels):
-            raise UserError(
-                f"{folder / name}: in_channels {channels}; the autoencoder has {self.stage.channels} "
-                "(inpainting and upscaling models are not supported)"
-            )
         self.conditioner: Conditioner = self._make_conditioner()
         self.objective(8)  # refuses what it cannot read now, not later
 
@@ -75,7 +71,8 @@ class Pipeline:
         return self.denoiser.prepared(loaded).requires_grad_(False)
 
     def _make_conditioner(self) -> Conditioner:
-        if (labels := labels_of(self.folder)) is not None:
+        if not isinstance(self.denoiser, TextDenoiser):
+            labels = labels_of(self.folder) or tuple(map(str, range(self.config["num_embeds_ada_norm"])))
             return ClassLabels(labels)
         dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
         return TextEncoders(self.folder, self.denoiser, self.index, dtype, self.fingerprint)
@@ -88,7 +85,8 @@ class Pipeline:
     @property
     def fingerprint(self) -> str:
         parts = [weights_fingerprint(self.folder / part) for part in self.parts if (self.folder / part).is_dir()]
-        told = [f"{name}={self.index[name]}" for name in self.denoiser.told if name in self.index]
+        settings = self.denoiser.told if isinstance(self.denoiser, TextDenoiser) else ()
+        told = [f"{name}={self.index[name]}" for name in settings if name in self.index]
         lossy = [] if self.precision == "float32" else [self.precision]
         return hashlib.sha256("".join([*parts, *told, *lossy]).encode()).hexdigest()
 
@@ -139,6 +137,10 @@ def find_denoiser(folder: Path, index: dict[str, Any], own: str | None) -> Pipel
     kind = index.get("_class_name")
     if own is not None:
         return build(own, {}, {}, where="model.denoiser", beside=Path())
+    if kind not in PIPELINES and (reason := reason_against(str(kind))) is not None:
+        raise UserError(
+            f"{folder / 'model_index.json'}: _class_name {kind!r}: {reason}; accepted: {', '.join(PIPELINES)}"
+        )
     if kind not in PIPELINES:
         raise UserError(
             f"{folder / 'model_index.json'}: _class_name {kind!r}; accepted: {', '.join(PIPELINES)}, or a class of "

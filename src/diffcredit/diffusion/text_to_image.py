@@ -66,11 +66,9 @@ class TextToImageLoRA(DiffusersModel):
         density: Density | None = None,
     ) -> Self:
         """Return a model with a fresh adapter (A normal, B zero), which generates the images of the pipeline itself."""
-        fewest = base.stage.factor * base.denoiser.multiple(base.config)
-        if resolution % fewest:
-            raise UserError(f"contributions.resolution: {resolution}; this pipeline takes multiples of {fewest}")
-        size = base.stage.size_of(resolution)
-        names = projections(base.network(), base.denoiser.targets)
+        network, size = base.network(), base.stage.size_of(resolution)
+        base.denoiser.check_size(network, size)
+        names = projections(network, base.denoiser.targets)
         network = _adapted(base, dict.fromkeys(names, rank), seed)
         return cls(network, base, prompts, prompt, size, density)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from diffcredit.diffusion.conditions import NOTHING, Conditioner, Conditions
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.pretrained import load_pretrained, load_tokenizer, quiet
 from diffcredit.errors import UserError
 
@@ -22,7 +22,7 @@ class TextEncoders(Conditioner):
     """
 
     def __init__(
-        self, folder: Path, denoiser: PipelineDenoiser, index: Mapping[str, Any], dtype: torch.dtype, fingerprint: str
+        self, folder: Path, denoiser: TextDenoiser, index: Mapping[str, Any], dtype: torch.dtype, fingerprint: str
     ) -> None:
         super().__init__()
         self.folder, self.denoiser, self.index, self.dtype = folder, denoiser, index, dtype

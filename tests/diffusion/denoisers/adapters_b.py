@@ -9,7 +9,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import Tensor, nn
 
 from diffcredit.diffusion.denoisers.base import Denoiser
-from diffcredit.diffusion.denoisers.dit import DiT, switch_off_label_dropout
+from diffcredit.diffusion.denoisers.dit import DiT
 from diffcredit.diffusion.denoisers.unet import UNet
 from diffcredit.diffusion.objectives import FlowMatching, Objective
 
@@ -50,8 +50,7 @@ def of_pipeline(name: str, folder: Path) -> Trained:
 
 
 def of_dit(folder: Path) -> Trained:
-    network = tiny.dit_network(out_channels=8)
-    switch_off_label_dropout(network)
+    network = DiT().prepared(tiny.dit_network(out_channels=8))
     return DiT(), with_adapter(network, DiT()), FlowMatching(), LABELS
 
 

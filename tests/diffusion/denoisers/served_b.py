@@ -84,7 +84,6 @@ def encoded(denoiser: PipelineDenoiser, folder: Path, prompts: Sequence[str | No
     conditions = [
         denoiser.nothing(pipeline, SIDE) if text is None else denoiser.encode(pipeline, text, SIDE) for text in prompts
     ]
-    assert all(tuple(each) == denoiser.conditioned for each in conditions)
     return {name: torch.stack([each[name] for each in conditions]) for name in conditions[0]}
 
 

@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from diffcredit.diffusion.denoisers.patches import unpacked
+from diffcredit.diffusion.denoisers.patches import packed, unpacked
+from diffcredit.diffusion.pipeline import Pipeline
+from diffcredit.diffusion.text_to_image import TextToImageLoRA
 
 from .. import tiny_pipelines, tiny_text_pipelines
 from .served import Served, served, whole_pipeline
@@ -86,9 +88,20 @@ def test_samples_follow_texts_and_guidance(case: Served) -> None:
     torch.testing.assert_close(z[0], z[2], rtol=0, atol=1e-5)
 
 
-def test_patches_are_unpacked_as_they_were_packed() -> None:
-    from diffcredit.diffusion.denoisers.patches import packed
+@pytest.mark.parametrize(("precision", "most"), [("float32", 1e-5), ("bf16", 0.5)])
+def test_a_fresh_adapter_samples_as_its_pipeline(
+    case: Served, precision: Any, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The family's own model of the folder, in latents of a size of 1 to 4. A base in bfloat16 is near, which it would
+    not be if the time or the guidance told were rounded."""
+    model = TextToImageLoRA.create(Pipeline(case.folder, precision=precision), 2, TEXTS, None, 16, 0)
+    noise = torch.cat([torch.randn(1, *model.shape, generator=torch.Generator().manual_seed(seed)) for seed in SEEDS])
+    monkeypatch.setattr("diffcredit.diffusion.diffusers_model.initial_noise", lambda *_: noise)
+    z = model.denoise([0, 1, 2], STEPS, "ddim", 3.0)
+    torch.testing.assert_close(z.float(), case.sample(TEXTS, SEEDS, 16, 3.0, STEPS), rtol=0, atol=most)
 
+
+def test_patches_are_unpacked_as_they_were_packed() -> None:
     x = torch.from_numpy(np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6))
     assert packed(x).shape == (2, 6, 12)
     assert unpacked(packed(x), 4, 6).equal(x)

@@ -10,7 +10,7 @@ import torch
 from diffusers import DPMSolverMultistepScheduler, SanaPipeline
 from torch import Tensor
 
-from diffcredit.diffusion.denoisers.dit import DiT, switch_off_label_dropout
+from diffcredit.diffusion.denoisers.dit import DiT
 from diffcredit.diffusion.denoisers.refusals import reason_against
 from diffcredit.diffusion.denoisers.sana import INSTRUCTION
 from diffcredit.diffusion.denoisers.unet import UNet
@@ -99,7 +99,7 @@ def test_label_dropout_is_switched_off() -> None:
             return [DiT().predict(network, x, times, condition) for _ in range(2)]
 
     assert not torch.equal(*twice())
-    switch_off_label_dropout(network)
+    assert DiT().prepared(network) is network
     assert torch.equal(*twice())
     with torch.no_grad():
         kept = twice()[0]

@@ -15,6 +15,7 @@ PIPELINES = {
     "ZImagePipeline": f"{ROOM}.z_image:ZImage",
     "SanaPipeline": f"{ROOM}.sana:Sana",
     "PixArtSigmaPipeline": f"{ROOM}.pixart:PixArtSigma",
+    "DiTPipeline": f"{ROOM}.dit:DiT",
 }
 NETWORKS = {
     "UNet2DModel": f"{ROOM}.unet:UNet",

@@ -1,8 +1,8 @@
 """The interface of a denoiser: how one network architecture of diffusers is called.
 
 A denoiser has no weights and no state. One small file an architecture; everything else is shared. A user's own class
-inherits from :class:`Denoiser`, or from :class:`PipelineDenoiser` where it is part of a pipeline with texts, and a
-study file names it, ``denoiser: "my_package.module:MyDenoiser"``. :func:`diffcredit.testing.check_denoiser` checks it.
+inherits from :class:`Denoiser`, or from :class:`TextDenoiser` where it is part of a pipeline with texts, and a study
+file names it, ``denoiser: "my_package.module:MyDenoiser"``. :func:`diffcredit.testing.check_denoiser` checks it.
 """
 
 from abc import ABC, abstractmethod
@@ -58,18 +58,20 @@ class Denoiser(ABC):
     def check_size(self, network: nn.Module, side: int) -> None:  # noqa: B027
         """Raise a UserError if the network cannot take inputs (c, side, side)."""
 
+    def prepared(self, network: nn.Module) -> nn.Module:
+        """Return the loaded network, changed in place so that its results do not depend on unseeded numbers or on the
+        precision of the time."""
+        return network
+
 
 class PipelineDenoiser(Denoiser):
-    """How the network of a text-to-image pipeline is called, and how the pipeline encodes a text."""
+    """How the network of a pipeline is called, whose conditions are class labels."""
 
     pipelines: ClassVar[tuple[str, ...]]
     """The classes of diffusers' pipelines that it serves, as ``_class_name`` in ``model_index.json``."""
 
     component: ClassVar[str] = "transformer"
     """The network's folder in the pipeline, which is also the prefix of a saved adapter's weights."""
-
-    parts: ClassVar[Mapping[str, tuple[str, ...]]]
-    """The pipeline's parts that encode a text: the accepted classes of transformers by folder."""
 
     guidance: ClassVar[float]
     """The pipeline's own guidance."""
@@ -80,9 +82,6 @@ class PipelineDenoiser(Denoiser):
     precision: ClassVar[Literal["float32", "bf16"]] = "bf16"
     """The type in which the frozen network is kept unless a study says otherwise."""
 
-    told: ClassVar[tuple[str, ...]] = ()
-    """The settings in ``model_index.json`` that a condition depends on."""
-
     loads_adapters: ClassVar[bool] = True
     """Whether the pipeline has ``load_lora_weights``."""
 
@@ -90,10 +89,21 @@ class PipelineDenoiser(Denoiser):
         """Raise a UserError if the pipeline in ``folder`` cannot be trained, given its ``model_index.json`` and the
         network's config: inpainting, distilled few-step models."""
 
-    def prepared(self, network: nn.Module) -> nn.Module:
-        """Return the loaded network, changed in place so that its results do not depend on unseeded numbers or on the
-        precision of the time."""
-        return network
+    def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
+        """Return the σ (steps + 1,) at which the pipeline samples latents (c, side, side): flow matching alone.
+        ``scheduler`` is a fresh FlowMatchEulerDiscreteScheduler with the pipeline's config."""
+        scheduler.set_timesteps(steps)
+        return torch.as_tensor(scheduler.sigmas).cpu()
+
+
+class TextDenoiser(PipelineDenoiser):
+    """How the network of a text-to-image pipeline is called, and how the pipeline encodes a text."""
+
+    parts: ClassVar[Mapping[str, tuple[str, ...]]]
+    """The pipeline's parts that encode a text: the accepted classes of transformers by folder."""
+
+    told: ClassVar[tuple[str, ...]] = ()
+    """The settings in ``model_index.json`` that a condition depends on."""
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         """Return the pipeline of class ``kind`` with nothing but its text ``parts``, for :meth:`encode`."""
@@ -112,9 +122,3 @@ class PipelineDenoiser(Denoiser):
     def nothing(self, pipeline: Any, pixels: int) -> Conditions:
         """Return the condition of no text, which guidance starts from."""
         return self.encode(pipeline, "", pixels)
-
-    def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
-        """Return the σ (steps + 1,) at which the pipeline samples latents (c, side, side): flow matching alone.
-        ``scheduler`` is a fresh FlowMatchEulerDiscreteScheduler with the pipeline's config."""
-        scheduler.set_timesteps(steps)
-        return torch.as_tensor(scheduler.sigmas).cpu()

@@ -30,8 +30,8 @@ def check_channels(folder: Path, component: str, config: Mapping[str, Any], patc
     taken = config.get("in_channels")
     if expected is not None and taken is not None and taken != patch * expected:
         raise UserError(
-            f"{file}: in_channels {taken}; accepted: {patch * expected}, as the autoencoder has {expected} channels "
-            "(inpainting, editing and upscaling models are not supported)"
+            f"{file}: in_channels {taken}; the autoencoder has {expected} (inpainting and upscaling models are not "
+            f"supported); accepted: {patch * expected}"
         )
     given = config.get("out_channels")
     if given is not None and taken is not None and given != taken:

@@ -7,15 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import Denoiser
+from diffcredit.diffusion.denoisers.base import PipelineDenoiser
 from diffcredit.diffusion.denoisers.times import in_time_steps
 
 
-class DiT(Denoiser):
+class DiT(PipelineDenoiser):
     """The null class, after the last, stands for no label; it is every image's where there is no condition."""
 
     network = "DiTTransformer2DModel"
-    conditioned = ("class_labels",)
+    pipelines = ("DiTPipeline",)
+    guidance = 4.0
+    precision = "float32"
+    loads_adapters = False
 
     def predict(
         self,
@@ -32,6 +35,10 @@ class DiT(Denoiser):
             labels = condition["class_labels"]
         prediction = network(x, timestep=in_time_steps(time), class_labels=labels, return_dict=False)[0]
         return prediction[:, : x.shape[1]]  # without the variance, where it is learned
+
+    def prepared(self, network: nn.Module) -> nn.Module:
+        switch_off_label_dropout(network)
+        return network
 
     def check_size(self, network: nn.Module, side: int) -> None:
         config: Any = network.config

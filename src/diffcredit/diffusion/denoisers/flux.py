@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift, even_sigmas, packed, places, unpacked
 from diffcredit.diffusion.denoisers.times import Unrounded
 from diffcredit.errors import UserError
 
+PATCH = 2
 TOLD_IN_TRAINING = 1.0
 
 
-class Flux(PipelineDenoiser):
+class Flux(TextDenoiser):
     network = "FluxTransformer2DModel"
     pipelines = ("FluxPipeline",)
     parts = {  # noqa: RUF012
@@ -52,18 +53,18 @@ class Flux(PipelineDenoiser):
             raise TypeError("FLUX.1 has no prediction without a condition")
         told = None
         if self.embeds_guidance(network):
-            told = torch.full_like(time, TOLD_IN_TRAINING if guidance is None else guidance)
+            told = Unrounded(torch.full_like(time, TOLD_IN_TRAINING if guidance is None else guidance))
         hidden, (h, w) = condition["encoder_hidden_states"], x.shape[-2:]
         patches = network(
-            hidden_states=packed(x),
+            hidden_states=packed(x, PATCH),
             timestep=Unrounded(time),
             guidance=told,
             pooled_projections=condition["pooled_projections"],
             encoder_hidden_states=hidden,
             txt_ids=torch.zeros(hidden.shape[-2], 3, device=x.device),
-            img_ids=places(h // 2, w // 2, x.device, before=1),
+            img_ids=places(h // PATCH, w // PATCH, x.device, before=1),
         ).sample
-        return unpacked(patches, h, w)
+        return unpacked(patches, h, w, PATCH)
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         checks.check_many_steps(folder, index, config)
@@ -75,18 +76,18 @@ class Flux(PipelineDenoiser):
                 f"shift: FLUX.1-schnell {checks.WHY_FEW_STEPS}; accepted: FLUX.1-dev, or use_dynamic_shifting in the "
                 "scheduler's config"
             )
-        checks.check_channels(folder, self.component, config, patch=4)
+        checks.check_channels(folder, self.component, config, patch=PATCH**2)
         checks.check_flow_scheduler(folder)
         checks.check_texts_alone(folder, index)
 
     def check_size(self, network: nn.Module, side: int) -> None:
-        checks.check_multiple("FLUX.1", side, 2)
+        checks.check_multiple("FLUX.1", side, PATCH)
 
     def encode(self, pipeline: Any, text: str, pixels: int) -> Conditions:
         hidden, pooled, _ = pipeline.encode_prompt(text, text)
         return {"encoder_hidden_states": hidden[0], "pooled_projections": pooled[0]}
 
     def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
-        shift = dynamic_shift(scheduler.config, (side // 2) ** 2)  # not used by a static scheduler
+        shift = dynamic_shift(scheduler.config, (side // PATCH) ** 2)  # not used by a static scheduler
         scheduler.set_timesteps(sigmas=even_sigmas(steps), mu=shift)
         return torch.as_tensor(scheduler.sigmas).cpu()

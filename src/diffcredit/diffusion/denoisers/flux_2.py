@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.patches import even_sigmas, first_input, packed, places, rounds, unpacked
 from diffcredit.errors import UserError
 
@@ -34,7 +34,7 @@ def empirical_shift(tokens: int, steps: int) -> float:
     return slope * steps + many - 200 * slope
 
 
-class Flux2Klein(PipelineDenoiser):
+class Flux2Klein(TextDenoiser):
     network = "Flux2Transformer2DModel"
     pipelines = ("Flux2KleinPipeline",)
     parts = {"text_encoder": ("Qwen3ForCausalLM",), "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast")}  # noqa: RUF012

@@ -8,21 +8,20 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.times import in_time_steps
 from diffcredit.errors import UserError
 
 ALPHA_SIZE = 128  # of the latents for which networks took the image's size by default
 
 
-class PixArtSigma(PipelineDenoiser):
+class PixArtSigma(TextDenoiser):
     """The pipeline rewrites texts where bs4 and ftfy are installed (``clean_caption``). Here texts are only put in
     lower case, whatever is installed."""
 
     network = "PixArtTransformer2DModel"
     pipelines = ("PixArtSigmaPipeline",)
     parts = {"text_encoder": ("T5EncoderModel",), "tokenizer": ("T5Tokenizer", "T5TokenizerFast")}  # noqa: RUF012
-    conditioned = ("encoder_hidden_states", "encoder_attention_mask")
     guidance = 4.5
     loads_adapters = False
 

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift, even_sigmas, packed, unpacked
 from diffcredit.diffusion.denoisers.times import TIME_STEPS, Unrounded, in_time_steps
 from diffcredit.diffusion.objectives.flow import Density
@@ -26,14 +26,13 @@ VARIANTS = {
 }
 
 
-class QwenImage(PipelineDenoiser):
+class QwenImage(TextDenoiser):
     network = "QwenImageTransformer2DModel"
     pipelines = ("QwenImagePipeline",)
     parts = {  # noqa: RUF012
         "text_encoder": ("Qwen2_5_VLForConditionalGeneration",),
         "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast"),
     }
-    conditioned = ("encoder_hidden_states", "encoder_hidden_states_mask")
     targets = (
         *("to_q", "to_k", "to_v", "to_out.0"),
         *("add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"),  # the text's stream

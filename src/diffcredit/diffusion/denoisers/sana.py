@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.times import in_time_steps
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.errors import UserError
@@ -44,14 +44,13 @@ INSTRUCTION = (
 SOLVER = "DPMSolverMultistepScheduler"
 
 
-class Sana(PipelineDenoiser):
+class Sana(TextDenoiser):
     """The pipeline's scheduler is either FlowMatchEulerDiscreteScheduler or a DPMSolverMultistepScheduler of flow
     matching, whose first order is Euler's method; both give σ in the same way."""
 
     network = "SanaTransformer2DModel"
     pipelines = ("SanaPipeline",)
     parts = {"text_encoder": ("Gemma2Model",), "tokenizer": ("GemmaTokenizer", "GemmaTokenizerFast")}  # noqa: RUF012
-    conditioned = ("encoder_hidden_states", "encoder_attention_mask")
     guidance = 4.5
     density = Density(shift=3.0)  # as its authors trained it
 

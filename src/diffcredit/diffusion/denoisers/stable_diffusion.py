@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.errors import UserError
 
 
-class StableDiffusion(PipelineDenoiser):
+class StableDiffusion(TextDenoiser):
     network = "UNet2DConditionModel"
     pipelines = ("StableDiffusionPipeline",)
     component = "unet"
@@ -58,7 +58,9 @@ def check_unet(folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]
     expected = {"addition_embed_type": added, "class_embed_type": None, "encoder_hid_dim_type": None}
     for key, accepted in expected.items():
         if config.get(key) != accepted:
-            raise UserError(f"{file}: {key} {config.get(key)!r}; accepted: {accepted!r} (no other conditions)")
+            raise UserError(
+                f"{file}: {key} {config.get(key)!r}: the U-Net has conditions beside the text; accepted: {accepted!r}"
+            )
     checks.check_channels(folder, "unet", config)
     checks.check_texts_alone(folder, index)
 

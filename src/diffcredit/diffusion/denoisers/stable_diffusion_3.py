@@ -11,16 +11,15 @@ from torch.nn import functional
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift
 from diffcredit.diffusion.denoisers.times import in_time_steps
-from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.errors import UserError
 
 PATCH = 2
 
 
-class StableDiffusion3(PipelineDenoiser):
+class StableDiffusion3(TextDenoiser):
     """The third text encoder, T5, may be missing: its tokens are zeros then."""
 
     network = "SD3Transformer2DModel"
@@ -35,7 +34,6 @@ class StableDiffusion3(PipelineDenoiser):
     }
     targets = ("to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out")
     guidance = 7.0
-    density = Density(shift=3.0)  # as the model's authors trained it, and as its scheduler samples
 
     def predict(
         self,

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.stable_diffusion import check_unet, check_unet_size
 
 TOKENIZERS = ("CLIPTokenizer", "CLIPTokenizerFast")
 
 
-class StableDiffusionXL(PipelineDenoiser):
+class StableDiffusionXL(TextDenoiser):
     network = "UNet2DConditionModel"
     pipelines = ("StableDiffusionXLPipeline",)
     component = "unet"
@@ -25,6 +25,7 @@ class StableDiffusionXL(PipelineDenoiser):
         "tokenizer_2": TOKENIZERS,
     }
     guidance = 5.0
+    told = ("force_zeros_for_empty_prompt",)
 
     def predict(
         self,

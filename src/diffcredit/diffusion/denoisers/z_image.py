@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.denoisers import checks
-from diffcredit.diffusion.denoisers.base import PipelineDenoiser
+from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.patches import dynamic_shift
 from diffcredit.diffusion.denoisers.times import TIME_STEPS, in_time_steps
 from diffcredit.diffusion.objectives.flow import Density
@@ -21,7 +21,7 @@ PATCH = 2
 TURBO_SHIFT, OWN_SHIFT = 3.0, 6.0
 
 
-class ZImage(PipelineDenoiser):
+class ZImage(TextDenoiser):
     """The network counts time from noise to image, and predicts the velocity in that direction.
 
     A text's length decides the positions of the image's tokens, so texts are cut to their length for each call. That
@@ -34,7 +34,6 @@ class ZImage(PipelineDenoiser):
         "text_encoder": ("Qwen3Model", "Qwen3ForCausalLM"),
         "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast"),
     }
-    conditioned = ("hidden_states", "mask")
     guidance = 5.0
     unguided = 0.0
     density = Density(shift=2.0)
