@@ -42,7 +42,7 @@ class CaptionEncoder(Conditioner):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         config = read_json(folder / "config.json")
-        self.kind = next(iter(config.get("architectures") or [None]))
+        self.kind = str(next(iter(config.get("architectures") or [None])))
         if self.kind not in KINDS:
             file = folder / "config.json"
             raise UserError(f"{file}: architectures {self.kind!r}; accepted: {', '.join(KINDS)}")

@@ -39,7 +39,7 @@ def joined(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> Conditi
 
 
 class Conditioner(ABC):
-    """Makes conditions of texts, each once, and keeps them on the CPU and in a ``folder``, if it is given one.
+    """Makes conditions of texts, each once, and keeps them on the CPU and in a folder, if it is given one.
 
     ``pixels`` is the side of the images: some networks are told it.
     """
@@ -50,8 +50,8 @@ class Conditioner(ABC):
     costly: ClassVar[bool] = True
     """Whether conditions are worth keeping for other processes."""
 
-    folder: Path | None = None
-    """Where they are kept, if anywhere."""
+    kept_in: Path | None = None
+    """The folder where they are kept, if any."""
 
     def __init__(self) -> None:
         # the tensors (k, …) that a text's condition is in, and its place there
@@ -87,15 +87,15 @@ class Conditioner(ABC):
                     if place == 0:
                         block[name] = torch.empty(len(texts), *each.shape, dtype=each.dtype)
                     block[name][place] = each
-        if self.folder is not None:
-            file = write_conditions(self.folder, self._identity(pixels), texts, block)
+        if self.kept_in is not None:
+            file = write_conditions(self.kept_in, self._identity(pixels), texts, block)
             self._read.add(file)
             _, block = read_conditions(file, self._identity(pixels))  # the file's memory in place of our own
         self._remember(texts, pixels, block)
 
     def _read_kept(self, pixels: int) -> None:
         """Read the conditions that other processes have kept."""
-        for file in [] if self.folder is None else files_of(self.folder, self._identity(pixels)):
+        for file in [] if self.kept_in is None else files_of(self.kept_in, self._identity(pixels)):
             if file not in self._read:
                 self._read.add(file)
                 texts, block = read_conditions(file, self._identity(pixels))

@@ -7,6 +7,7 @@ needs the weight alone.
 """
 
 import logging
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -35,13 +36,12 @@ class _Product(torch.autograd.Function):
     """x (m, in) → x Wᵀ + b."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-        from bitsandbytes import MatmulLtState, matmul
-
-        state: Any = MatmulLtState()  # a new one for each call: it would be written to
+    def forward(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:  # ty: ignore[invalid-method-override]
+        library = import_module("bitsandbytes")
+        state = library.MatmulLtState()  # a new one for each call: it would be written to
         state.CB, state.SCB, state.threshold, state.has_fp16_weights = weight, scale, OUTLIER, False
         state.is_training = False  # else a CPU would multiply without rounding the inputs, in training alone
-        return matmul(x, weight, bias=None if bias is None else bias.to(x.dtype), state=state)
+        return library.matmul(x, weight, bias=None if bias is None else bias.to(x.dtype), state=state)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -49,13 +49,14 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(weight, scale)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        weight, scale = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,), (weight, scale) = gradients, ctx.saved_tensors
         return gradient @ (weight.to(gradient.dtype) * (scale / 127)[:, None].to(gradient.dtype)), None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, *frozen: Any) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         """Multiply the inputs of several samples at once: the weight is the same for all."""
+        x, *frozen = args
         several = x.movedim(in_dims[0] or 0, 0)
         return _Product.apply(several.flatten(0, 1), *frozen).unflatten(0, several.shape[:2]), 0
 
@@ -64,7 +65,7 @@ def in_8_bits(network: nn.Module) -> nn.Module:
     """Replace the linear layers of ``network`` by 8-bit ones, in place, one after the other."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it reports each multiplication of bf16 inputs
     try:
-        from bitsandbytes.functional import int8_vectorwise_quant
+        quantised = import_module("bitsandbytes.functional").int8_vectorwise_quant
     except ImportError as error:
         raise UserError(
             f'model.base: 8bit needs the package bitsandbytes ({error}); pip install "diffcredit[8bit]"'
@@ -72,7 +73,7 @@ def in_8_bits(network: nn.Module) -> nn.Module:
     for name, layer in list(network.named_modules()):
         if type(layer) is nn.Linear:
             with torch.no_grad():
-                weight, scale, _ = int8_vectorwise_quant(layer.weight.to(torch.float16).contiguous())
+                weight, scale, _ = quantised(layer.weight.to(torch.float16).contiguous())
             network.set_submodule(name, Linear8bit(weight, scale, layer.bias))
     return network
 

@@ -11,9 +11,8 @@ Network = TypeVar("Network", bound=nn.Module)
 def copy_sharing_frozen(network: Network, *, buffers: bool = False) -> Network:
     """Return a copy of ``network`` with the same frozen parameters and, with ``buffers``, the same buffers: tables of
     positions, which can be as large as a layer. Buffers that training changes must not be shared."""
-    shared = [each for each in network.parameters() if not each.requires_grad]
-    if buffers:
-        shared += network.buffers()
+    frozen = [each for each in network.parameters() if not each.requires_grad]
+    shared = [*frozen, *(network.buffers() if buffers else ())]
     return copy.deepcopy(network, {id(each): each for each in shared})
 
 

@@ -24,6 +24,7 @@ from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pipeline import BasePrecision, Pipeline, pipeline
 from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_json, read_weights
 from diffcredit.diffusion.settings import Rank
+from diffcredit.diffusion.sharing import copy_sharing_frozen
 from diffcredit.diffusion.texts import MISSING_PACKAGES
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import canonical_json
@@ -72,6 +73,15 @@ class TextToImageLoRA(DiffusersModel):
         network = _adapted(base, dict.fromkeys(names, rank), seed)
         return cls(network, base, prompts, prompt, size, density)
 
+    def clone(self) -> Self:
+        clone = copy.copy(self)
+        clone.network = copy_sharing_frozen(self.network, buffers=True)
+        return clone
+
+    def to(self, device: torch.device | str) -> Self:
+        self.base.move(self.network, device)
+        return self
+
     @property
     def encoding(self) -> str:
         return f"{self.base.fingerprint} {canonical_json(self.prompt)}"
@@ -97,8 +107,8 @@ class TextToImageLoRA(DiffusersModel):
     def untrained(self, seed: int) -> Self:
         """Return the pipeline with a fresh adapter of the same ranks."""
         model = copy.copy(self)
-        model.network = _adapted(self.base, _ranks(self._adapter()), seed).to(self.device).eval()
-        return model
+        model.network = _adapted(self.base, _ranks(self._adapter()), seed).eval()
+        return model.to(self.device)
 
     def save(self, directory: Path) -> None:
         """Write the adapter as diffusers does, so that any pipeline of this base loads it, and a description."""

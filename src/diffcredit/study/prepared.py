@@ -96,7 +96,7 @@ class Prepared:
         """Have the conditions of texts, which ``model`` makes, kept beside the study's encoded images."""
         conditioner = model.conditioner if isinstance(model, DiffusersModel) else None
         if conditioner is not None and conditioner.costly:
-            conditioner.folder = self.cache.folder
+            conditioner.kept_in = self.cache.folder
         return model
 
     def start_and_seed(self) -> tuple[DiffusionModel, int]:
