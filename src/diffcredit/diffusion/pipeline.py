@@ -111,18 +111,15 @@ class Pipeline:
                 raise UserError(f"model.density: {self.folder} has a noise schedule and no density of σ; leave it out")
             # latents are not clipped, even if the scheduler's config does not say so
             return NoiseSchedule({"clip_sample": False, **read_schedule(self.folder)})
-        from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
-
-        own: Any = FlowMatchEulerDiscreteScheduler
         with located(file):
-            settings = flow_settings(config)
-            scheduler = own.from_config(settings)
-        shift = 1.0 if settings.get("use_dynamic_shifting") else float(settings.get("shift", 1.0))
-        usual = self.denoiser.density
+            scheduler = flow_scheduler(config)
+        settings: Any = scheduler.config
+        dynamic, usual = settings.get("use_dynamic_shifting"), self.denoiser.density
+        shift = float(settings.get("flow_shift") or settings.get("shift") or 1.0)
         return FlowMatching(
-            density or Density(usual.name, usual.mean, usual.std, shift),
-            shift,
-            lambda steps: self.denoiser.sigmas(own.from_config(scheduler.config), steps, side),
+            density or Density(usual.name, usual.mean, usual.std, usual.shift if dynamic else shift),
+            1.0 if dynamic else shift,
+            lambda steps: self.denoiser.sigmas(type(scheduler).from_config(settings), steps, side),
         )
 
 
@@ -131,12 +128,21 @@ def is_flow(config: dict[str, Any]) -> bool:
     return "FlowMatch" in str(config.get("_class_name")) or bool(config.get("use_flow_sigmas"))
 
 
-def flow_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a scheduler's config as that of FlowMatchEulerDiscreteScheduler: other solvers of the same paths name the
-    shift ``flow_shift``."""
-    if "FlowMatchEuler" in str(config.get("_class_name")):
-        return config
-    return {"num_train_timesteps": config.get("num_train_timesteps", 1000), "shift": config.get("flow_shift", 1.0)}
+def flow_scheduler(config: dict[str, Any]) -> Any:
+    """Return the scheduler that gives the noise levels of sampling: Euler's, or one of DPM-Solver++, whose own levels
+    Euler's method takes as well."""
+    from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
+    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+
+    kind = str(config.get("_class_name"))
+    if kind == "FlowMatchEulerDiscreteScheduler":
+        return FlowMatchEulerDiscreteScheduler.from_config(config)
+    if kind == "DPMSolverMultistepScheduler":
+        return DPMSolverMultistepScheduler.from_config(config)
+    raise UserError(
+        f"_class_name {kind!r}; accepted for flow matching: FlowMatchEulerDiscreteScheduler, "
+        "DPMSolverMultistepScheduler"
+    )
 
 
 def find_denoiser(folder: Path, index: dict[str, Any], own: str | None) -> PipelineDenoiser:

@@ -149,8 +149,10 @@ class CLIP(_CheckpointExtractor):
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return projected embeddings (len(texts), d), not normalised; texts longer than the model takes are cut."""
+        from transformers.models.clip import CLIPTokenizer
+
         with located(KEY):
-            tokenizer = load_tokenizer(self._checkpoint.folder)
+            tokenizer = load_tokenizer(CLIPTokenizer, self._checkpoint.folder)
         parts = []
         for start in range(0, len(texts), self.batch_size):
             tokens = tokenizer(
