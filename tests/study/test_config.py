@@ -53,7 +53,7 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ({"sampling": "ddim"}, "sampling: 'ddim' is not accepted; a mapping with the keys images, "),
         ({"properties": "colourfulness"}, "properties: 'colourfulness' is not accepted; a list of at least one "),
         ({"properties": []}, "properties: [] is not accepted; a list of at least one is expected"),
-        ({"properties": [7]}, "properties.0: 7 is not accepted; a mapping with the keys name, as is expected"),
+        ({"properties": [7]}, "properties.0: 7 is not accepted; a mapping with the keys name, as, prompts is expected"),
         ({"name": 5}, "name: 5 is not accepted; input should be a valid string"),
         ({"model.train.steps": 2.5}, "model.train.steps: 2.5 is not accepted; input should be a valid integer"),
         ({"contributions.holdout": [1]}, "contributions.holdout: [1] is not accepted; input should be a valid number"),
@@ -122,6 +122,18 @@ ONE_OF = "evaluations, hours, money, correlation, width, top, any, all"
         ),
         ({"stop": {"hours": float("inf")}}, "stop.hours: inf is not accepted; input should be a finite number"),
         ({"stop": {"correlation": 1}}, "stop.correlation.at_least: 1 is not accepted; input should be less than 1"),
+        # prompts
+        ({"sampling.prompts": []}, "sampling.prompts: [] is not accepted; a list of at least one text is accepted"),
+        ({"sampling.prompts": "a"}, "sampling.prompts: 'a' is not accepted; a list of at least one text is accepted"),
+        (
+            {"sampling.prompts": ["a", "b", "a"]},
+            "sampling.prompts: ['a', 'b', 'a'] is not accepted; the prompt 'a' is there twice; once is accepted",
+        ),
+        (
+            {"sampling.prompts": [3]},
+            "sampling.prompts: [3] is not accepted; the prompt 3: texts that are not empty are accepted, a number in ",
+        ),
+        ({"sampling.prompts": [" "]}, "sampling.prompts: [' '] is not accepted; the prompt ' ': texts that are not"),
         # one of a few
         (
             {"model.train.schedule": "step"},

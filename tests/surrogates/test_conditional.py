@@ -94,6 +94,14 @@ def test_images_are_sampled_once_and_taken_up_again(tmp_path, monkeypatch):
     assert Followed.sampled == 12
 
 
+def test_stated_prompts_leave_the_pools_to_the_captions(tmp_path, monkeypatch):
+    first = prepared(tmp_path)
+    monkeypatch.setattr(Followed, "sampled", 0)
+    stated = prepared(tmp_path, prompts=("noon", "day"))
+    assert Followed.sampled == 0
+    np.testing.assert_array_equal(stated.library, first.library)
+
+
 def test_refusals():
     for problem, model, captions in (
         ("the model follows no text", Followed(prompts=()), CAPTIONS),

@@ -1,10 +1,17 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
 from diffcredit.errors import UserError
+from diffcredit.features.extractors import Extractors
+from diffcredit.properties import as_property
+from diffcredit.properties.prompted import for_prompts
 from diffcredit.retraining import soup
-from diffcredit.surrogates import Work
+from diffcredit.surrogates import SurrogateValues, Work
+from diffcredit.surrogates.existing_images import RealImages, Reweighting
 from diffcredit.surrogates.pools import Conditional, Pools, Soup, shared_out
+from diffcredit.util.progress import silent
 
 from .made_up import COUNTS, LEVELS, Models, material, other_sampling
 
@@ -32,6 +39,34 @@ def test_every_noise_once_from_a_members_pool(tmp_path):
     levels = brightness(pools.images(coalition)) - np.arange(20)  # image j is the member's level + j
     assert set(levels) == {LEVELS[0], LEVELS[2], LEVELS[3]}
     np.testing.assert_array_equal(brightness(pools.images(np.arange(4) == 1)), LEVELS[1] + np.arange(20))
+
+
+@pytest.mark.parametrize("prompts", [2, 3, 4])
+def test_the_images_for_some_prompts_are_shared_out_among_themselves(tmp_path, prompts):
+    """Image j follows prompt j mod k; the first prompt's images are every second, third or fourth."""
+    pools = prepared(material(tmp_path, images=40))
+    prop = for_prompts(as_property(lambda images: float(images.mean())), ["prompt 0"])
+    prop.choose([f"prompt {j % prompts}" for j in range(40)])
+    values = SurrogateValues("pools", [prop.name], {}, lambda *_: None, lambda: (pools, [prop], Extractors()), silent)
+    assert values.stands_in_for(prop.name)
+    seeds = np.arange(0, 40, prompts)
+    for coalition in np.array(list(product([False, True], repeat=4)))[1:]:
+        library = brightness(pools.library[pools.rows_for(coalition, seeds)])
+        found = library - seeds  # the members' levels
+        (value,) = values.game(prop.name)(coalition[None])
+        assert value == library.mean()
+        share = np.array(COUNTS) * coalition / (np.array(COUNTS) @ coalition)
+        for level, wanted in zip(LEVELS, len(seeds) * share, strict=True):
+            assert abs((found == level).sum() - wanted) <= 1 + np.log2(len(seeds)) / 3
+
+
+def test_only_surrogates_with_the_images_of_the_seeds_stand_in_for_prompts(tmp_path):
+    prop = for_prompts(as_property(lambda images: float(images.mean())), ["prompt 0"])
+    prop.choose(["prompt 0", "prompt 1"] * 10)
+    for surrogate, expected in ((prepared(material(tmp_path)), True), (RealImages(), False), (Reweighting(), False)):
+        loaded = (surrogate, [prop], Extractors())
+        values = SurrogateValues("one", [prop.name], {}, lambda *_: None, lambda loaded=loaded: loaded, silent)
+        assert values.stands_in_for(prop.name) == expected
 
 
 @pytest.mark.parametrize("images", [1, 7, 64, 1000])

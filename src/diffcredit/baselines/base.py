@@ -100,11 +100,10 @@ class Evidence:
 
     def query_captions(self, model: "DiffusionModel", method: str) -> tuple[str, ...] | None:
         """Return the prompt of each generated image, by its seed; None for a model without texts."""
-        prompts = model.prompts
-        if not prompts:
+        if not model.prompts:
             return None
-        seeds = self.query_sampling(method).seeds[: len(self.generated)]
-        return tuple(prompts[seed % len(prompts)] for seed in seeds)
+        followed = self.query_sampling(method).prompts_of_images(model.prompts)
+        return None if followed is None else followed[: len(self.generated)]
 
     def required_property(self, method: str) -> Any:
         """Return the property; refuse ``method`` where there is none."""

@@ -52,6 +52,9 @@ def print_plan(study: "Study", planned: "Plan") -> None:
     console.print(grid)
     if planned.busy:
         say(f"This machine is busy: {planned.busy}. A few steps were timed beside that; alone, a run is faster.")
+    images = study.config.sampling.images
+    for name, count in planned.measured.items():
+        say(f"{single_line(name)}: measured on {count:,} of the {images:,} images, those for its prompts.")
     for name, why in planned.evaluation.measuring.left_out.items():
         say(f"Not timed: {name}, which cannot be measured on random images: {single_line(why)}")
 

@@ -34,6 +34,8 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
         else:
             return sampler.sample(model)
     bf16 = dtype_of(sampling.precision, model.device) == torch.bfloat16
+    # a model that follows no prompt need not know of them
+    stated = {} if sampling.prompts is None else {"prompts": sampling.prompts}
     with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
         return model.sample(
             sampling.seeds,
@@ -41,6 +43,7 @@ def generate(model: DiffusionModel, sampling: Sampling, *, often: bool = False) 
             sampling.batch_size,
             scheduler=sampling.scheduler,
             guidance=sampling.guidance,
+            **stated,
         )
 
 

@@ -1,9 +1,11 @@
 """The settings of training and sampling. Free of torch, so that reading a study file is quick."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BeforeValidator
 
 PositiveInt = Annotated[int, Ge(1), Le(1_000_000_000)]  # things done one after another; more is a typing error
 Count = Annotated[int, Ge(1), Le(1_000_000)]  # things in memory together, such as a batch
@@ -11,6 +13,24 @@ Rank = Annotated[int, Ge(1), Le(4096)]  # of a low-rank update; no attention is 
 Fraction = Annotated[float, Gt(0), Lt(1)]
 Precision = Literal["auto", "float32", "bf16"]
 Annealing = Literal["constant", "cosine", "linear"]  # the learning rate stays constant, or falls to zero
+
+
+def distinct_prompts(prompts: Any) -> tuple[str, ...]:
+    """Return a list of prompts as a tuple; raise a ValueError unless it has different texts, at least one."""
+    if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
+        raise ValueError("a list of at least one text is accepted")
+    seen: set[str] = set()
+    for prompt in prompts:
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise ValueError(f"the prompt {prompt!r}: texts that are not empty are accepted, a number in quotes")
+        if prompt in seen:
+            raise ValueError(f"the prompt {prompt!r} is there twice; once is accepted")
+        seen.add(prompt)
+    return tuple(prompts)
+
+
+Prompts = Annotated[tuple[str, ...], BeforeValidator(distinct_prompts)]
+"""Different texts, at least one."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +102,9 @@ class Sampling:
     ``scheduler``: ``ddim`` with η = 0; ``pndm``, Stable Diffusion's; or ``dpm``, DPM-Solver++ of second order, for few
     steps. ``guidance`` is how strongly a text-to-image model follows its prompt (7.5 by default; 1: no guidance); other
     models take none. ``precision`` is the network's: ``auto`` is ``bf16`` on a GPU that supports it.
+
+    ``prompts`` are what images are generated for in place of the model's own prompts (``null``: these). The image of
+    seed s follows prompt s mod k of all k.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -91,9 +114,30 @@ class Sampling:
     scheduler: Literal["ddim", "pndm", "dpm"] = "ddim"
     seed: Annotated[int, Ge(0), Lt(2**62)] = 0  # torch takes 64 bits
     batch_size: Count = 256
-    guidance: Annotated[float, Gt(0)] | None = None
+    guidance: Annotated[float, Ge(0)] | None = None
     precision: Precision = "auto"
+    prompts: Prompts | None = None
+
+    def __post_init__(self) -> None:
+        if self.prompts is not None:
+            distinct_prompts(self.prompts)
 
     @property
     def seeds(self) -> range:
         return range(self.seed, self.seed + self.images)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All settings as ledgers and identities have them. Without stated prompts there is no key for them instead of
+        an empty one, as in existing ledgers."""
+        settings = asdict(self)
+        prompts = settings.pop("prompts")
+        return settings if prompts is None else {**settings, "prompts": list(prompts)}
+
+    def prompts_of_images(self, own: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the prompt of each image, in the order of the seeds: a model's ``own`` prompts in turn, unless others
+        are stated; None for a model that follows none."""
+        if not own:
+            return None
+        followed = own if self.prompts is None else self.prompts
+        return tuple(followed[seed % len(followed)] for seed in self.seeds)

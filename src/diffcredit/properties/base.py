@@ -94,6 +94,8 @@ class Property:
     """Whether ``features`` must give class probabilities."""
     ordered: bool = False
     """Whether image j must be that of seed j. Images put together from several models then cannot stand in."""
+    whole_training: bool = False
+    """Whether it compares with all training images, also where a study file's ``prompts`` restrict what it measures."""
 
     # Exactly one of these.
 

@@ -20,6 +20,7 @@ from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.features import Features, FeaturesOption, Images
 from diffcredit.features.extractors import Extractors, check_images
 from diffcredit.properties.base import Property, as_property, has_standard_error, needs_features, needs_model
+from diffcredit.properties.prompted import rows_of
 from diffcredit.util.artifacts import fingerprint
 
 SLACK = 1e-6  # how far rounding may exceed a range, relative to its larger bound
@@ -64,9 +65,11 @@ class Observation:
     def input_of(self, prop: Property) -> Images | Features:
         """Return the images or features that a property measures."""
         if needs_features(prop):
-            return self.extracted(prop.features)
+            features = self.extracted(prop.features)
+            return features.select(rows_of(prop, len(features)))
         check_images(self.images)
-        return cast(Images, self.images)
+        images = cast(Images, self.images)
+        return images[rows_of(prop, len(images))]
 
     def suffices_for(self, prop: Property) -> bool:
         """Whether the property can be measured on this."""

@@ -26,6 +26,8 @@ class _NearestTraining(MeanProperty):
     come again: for a value and its error, and in the pools of many coalitions.
     """
 
+    whole_training = True  # a copy is a copy, whatever its caption
+
     def fit(self, context: Context) -> State:
         images = context.contributions.images
         vectors = context.extractors.kept(self.features, images, "the training images").vectors

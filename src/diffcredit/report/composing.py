@@ -25,7 +25,7 @@ from diffcredit.report.contributors import given_images, images_in_words
 from diffcredit.report.cost import cost
 from diffcredit.report.page import write_report
 from diffcredit.report.records import CreditTable, Picture, Report
-from diffcredit.report.scope import notes_on_images, notes_on_pruning, notes_on_values, scope
+from diffcredit.report.scope import for_prompts, notes_on_images, notes_on_pruning, notes_on_values, scope
 from diffcredit.report.standings import standings, write_credits_csv
 from diffcredit.report.tables import credit_tables
 from diffcredit.report.thumbnails import thumbnails
@@ -72,7 +72,7 @@ def compose(study: "Study", *, retrain: bool = True) -> Report:
         settings={**recipe.settings, "properties": {name: record.settings for name, record in records.items()}},
         cost=spent,
         devices=", ".join(sorted({str(each.numerics.get("device")) for each in evaluations if each.status == "done"})),
-        scope=scope(study, trains_base=trains_base),
+        scope=(*scope(study, trains_base=trains_base), *for_prompts(study, records.values(), evaluations)),
         notes=(
             *notes_on_values(tables, list(records), evaluations),
             *(f"{sentence}." for sentence in noise_warnings(study)),

@@ -1,11 +1,12 @@
 """The scope of a study's credits and the notes that ask a reader for care, in sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from diffcredit.contributions.records import Duplicate
-from diffcredit.ledger import Evaluation, game_of
+from diffcredit.ledger import Evaluation, PropertyRecord, game_of
+from diffcredit.properties.prompted import in_words
 from diffcredit.report.records import CreditTable
 from diffcredit.study import quality
 
@@ -27,6 +28,7 @@ def scope(study: "Study", *, trains_base: bool) -> tuple[str, ...]:
         "game, the one this retraining plays; another retraining plays another game.",
         f"These {sampling.images:,} initial noises, the same for every coalition, and {sampling.steps} steps of "
         f"{sampling.scheduler.upper()}. More evaluations do not shrink the uncertainty that comes from them.",
+        *([] if sampling.prompts is None else [f"These prompts, in turn: {in_words(sampling.prompts)}."]),
         *_surrogates(study),
     )
 
@@ -42,6 +44,20 @@ def _surrogates(study: "Study") -> tuple[str, ...]:
     return (
         f"These surrogates: {names}. Their own credits, scaled to fit, are corrected by "
         f"the evaluations, and the intervals are those of the corrected credits.{beside}",
+    )
+
+
+def for_prompts(
+    study: "Study", records: Iterable[PropertyRecord], evaluations: Sequence[Evaluation]
+) -> tuple[str, ...]:
+    """Return which images each property with prompts measures, and how many these are."""
+    counts = {value.property: value.images for each in evaluations for value in each.values if value.images is not None}
+    images = study.config.sampling.images
+    return tuple(
+        f"{record.name}: measured on {counts[record.name]:,} of the {images:,} images of each evaluation, those "
+        f"generated for {in_words(record.settings['prompts'])}."
+        for record in records
+        if record.name in counts and record.settings.get("prompts")
     )
 
 

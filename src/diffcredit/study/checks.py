@@ -12,6 +12,7 @@ from diffcredit.ledger import Ledger, NoLedger
 from diffcredit.properties import Property
 from diffcredit.properties.base import needs_features
 from diffcredit.properties.measuring import check_enough
+from diffcredit.properties.prompted import PromptedProperty, images_of
 from diffcredit.study.prepared import build_properties
 from diffcredit.study.recorded import refuse_changed
 from diffcredit.study.schedule import check_schedule
@@ -30,11 +31,12 @@ def check(study: "Study") -> None:
     contributions, images, prepared = study.contributions, study.config.sampling.images, study.prepared
     _ = prepared.device  # raises where there is none
     properties = build_properties(study.config, study.file)
+    _choose_images(study, properties)
     for index, prop in enumerate(properties):
         with located(f"{study.file}: properties.{index}"), in_plugin(f"{prop.name}: its check"):
             prop.check(contributions, images)
             if needs_features(prop):
-                _check_features(prop, prepared.extractors, contributions, images)
+                _check_features(prop, prepared.extractors, contributions, images_of(prop, images))
     if study.config.keep == "features" and not any(map(needs_features, properties)):
         raise UserError(f"{study.file}: keep: features, but no property of the study has any; keep images, for example")
     with located(study.file):
@@ -53,6 +55,19 @@ def check(study: "Study") -> None:
                 prop.check_prompts(prepared.prompts(start))
     _try_extractors(study, properties)
     study.checked = True
+
+
+def _choose_images(study: "Study", properties: list[Property]) -> None:
+    """Choose the images of each property with prompts, for which the model is needed; refuse prompts that it does not
+    follow."""
+    prompted = {at: prop for at, prop in enumerate(properties) if isinstance(prop, PromptedProperty)}
+    if not prompted and study.config.sampling.prompts is None:
+        return
+    prepared = study.prepared
+    prompts = prepared.prompts(prepared.base if prepared.has_base else prepared.start())
+    for index, prop in prompted.items():
+        with located(f"{study.file}: properties.{index}"):
+            prop.choose(prompts)
 
 
 def _check_features(prop: Property, extractors: Extractors, contributions: Contributions, images: int) -> None:

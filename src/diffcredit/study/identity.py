@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from diffcredit.errors import located
 from diffcredit.features.weights import file_hash, folder_hash
 from diffcredit.properties.base import Property, needs_fitting
+from diffcredit.properties.prompted import PromptedProperty
 from diffcredit.study.config import StudyConfig
 from diffcredit.study.sections import PATHS, ModelSection, RetrainingSection
 from diffcredit.util.artifacts import fingerprint
@@ -47,7 +48,7 @@ def recorded_base(recipe: Mapping[str, Any]) -> str:
 
 def generated_identity(base: str, sampling: "Sampling") -> str:
     """Return the fingerprint of the base model's images."""
-    return fingerprint([base, dataclasses.asdict(sampling)])
+    return fingerprint([base, sampling.identity])
 
 
 def data_settings(config: StudyConfig, contributions: "Contributions") -> dict[str, Any]:
@@ -92,7 +93,7 @@ def recipe_settings(
         "data": dict(data),
         "model": dict(model) | ({} if config.model_seed == config.seed else {"seed": config.model_seed}),
         "retraining": dict(retraining),
-        "sampling": dataclasses.asdict(config.sampling),
+        "sampling": config.sampling.identity,
         "seed": config.seed,
     }
 
@@ -104,11 +105,21 @@ def prepared_identity(recipe: Mapping[str, Any]) -> str:
 
 def property_settings(prop: Property, options: Mapping[str, Any], features: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the settings of a property as the ledger keeps them; ``features`` is its extractor's identity."""
-    settings = settings_of(prop, options)
+    settings = stated_settings(prop, options)
     for key, place in places_of(settings).items():
         # the content of a file that a property is fitted to is in its state
         settings[key] = place.name if needs_fitting(prop) else content_of(place, key)
     return settings if features is None else {**settings, "features": features}
+
+
+def stated_settings(prop: Property, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the study file states of a property: its options, and the prompts that it is measured for."""
+    return {**settings_of(prop, options), **prompts_setting(prop.prompts if isinstance(prop, PromptedProperty) else ())}
+
+
+def prompts_setting(prompts: Sequence[str]) -> dict[str, Any]:
+    """Return the prompts of a property as a setting: in any order, and none where it is measured on all images."""
+    return {"prompts": sorted(prompts)} if prompts else {}
 
 
 def state_identity(
@@ -124,12 +135,12 @@ def state_identity(
     places = places_of(settings)
     files = [entry for place in places.values() for entry in files_of(place)]
     settings = settings | {key: place.name for key, place in places.items()}
-    return fingerprint([base, dataclasses.asdict(sampling), name, settings, *([files] if files else [])])
+    return fingerprint([base, sampling.identity, name, settings, *([files] if files else [])])
 
 
 def quality_identity(base: str, start: str, sampling: "Sampling", properties: Sequence[str]) -> str:
     """Return the fingerprint of a comparison of the base model with the model ``start`` by these properties."""
-    return fingerprint([base, start, dataclasses.asdict(sampling), list(properties)])
+    return fingerprint([base, start, sampling.identity, list(properties)])
 
 
 def surrogate_identity(recipe: str, prop: str, name: str, settings: Mapping[str, Any]) -> str:
@@ -140,7 +151,7 @@ def surrogate_identity(recipe: str, prop: str, name: str, settings: Mapping[str,
 
 def pictures_identity(weights: str, recipe: str, coalition: str, sampling: "Sampling") -> str:
     """Return the fingerprint of the images of one coalition's model that a report shows."""
-    return fingerprint([weights, recipe, coalition, dataclasses.asdict(sampling)])
+    return fingerprint([weights, recipe, coalition, sampling.identity])
 
 
 def thumbnails_identity(contributions: str, each: int, pixels: int) -> str:

@@ -2,7 +2,8 @@
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,7 @@ from diffcredit.execution.threads import limited_threads
 from diffcredit.execution.timing.calibration import EvaluationTime, Timing, time_sampling, time_training
 from diffcredit.execution.timing.measuring import DISTINCT, MeasuringTime, random_images, time_measuring
 from diffcredit.properties import Context
+from diffcredit.properties.prompted import PromptedProperty
 from diffcredit.retraining.base import Rehearsal
 from diffcredit.study.checks import check
 from diffcredit.study.pilot import pilot_evaluations, pilot_tasks
@@ -58,7 +60,8 @@ class Plan:
     ``preparation`` and ``surrogates`` are None where the study has no such stage. ``left`` of the ``total`` evaluations
     are still to be made, ``side_by_side`` at a time. ``compiling`` is the seconds that compiling took while steps were
     timed; a run on this machine finds it done. ``pilot`` is None once the design's evaluations have begun without one.
-    ``busy`` says who else uses this machine; empty if nobody does, who gets the ``free`` part of it.
+    ``busy`` says who else uses this machine; empty if nobody does, who gets the ``free`` part of it. ``measured``
+    is the number of images that each property with prompts measures in an evaluation.
     """
 
     startup: Stage
@@ -78,6 +81,7 @@ class Plan:
     compiling: float
     busy: str = ""
     free: float = 1.0
+    measured: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def seconds_left(self) -> float:
@@ -132,7 +136,17 @@ def make_plan(study: "Study", workers: int | None = None) -> Plan:
         compiling=sum(each.compiling for each in (timed, base, images, preparation)),
         busy=busy,
         free=free,
+        measured=_measured_for_prompts(study, start),
     )
+
+
+def _measured_for_prompts(study: "Study", start: DiffusionModel) -> dict[str, int]:
+    """Return how many images each property with prompts measures, by name."""
+    properties = build_properties(study.config, study.file)
+    prompted = [prop for prop in properties if isinstance(prop, PromptedProperty)]
+    for prop in prompted:
+        prop.choose(study.prepared.prompts(start))
+    return {prop.name: prop.measured for prop in prompted}
 
 
 def who_else(device: torch.device) -> tuple[str, float]:

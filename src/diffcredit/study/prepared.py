@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from diffcredit.diffusion import FAMILIES
+from diffcredit.diffusion.conditions import ClassLabels
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.model import DiffusionModel, Family, Images
@@ -21,11 +22,13 @@ from diffcredit.features.extractors import Extractors
 from diffcredit.ledger import PropertyRecord
 from diffcredit.properties import PROPERTIES, Context, Property, named_property
 from diffcredit.properties.base import State, needs_features, needs_fitting, property_of
+from diffcredit.properties.prompted import for_prompts
 from diffcredit.study import identity
 from diffcredit.study.config import StudyConfig
+from diffcredit.study.sections import PropertySection
 from diffcredit.util.artifacts import fingerprint_arrays, read_arrays, write_arrays
 from diffcredit.util.events import stage
-from diffcredit.util.plugins import build, in_plugin, settings_of
+from diffcredit.util.plugins import build, in_plugin
 from diffcredit.util.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ class Prepared:
             start = self.family.start(self.contributions, self._seed("base", replicate))
             # raises where the model's noise schedule cannot be sampled with these settings
             start.objective.sampler(self.config.sampling.scheduler, self.config.sampling.steps)
+        self.prompts(start)  # raises where it cannot follow them
         return self._keeping_conditions(start).to(self.device)
 
     def _keeping_conditions(self, model: DiffusionModel) -> DiffusionModel:
@@ -164,8 +168,10 @@ class Prepared:
 
     def prompts(self, model: DiffusionModel) -> tuple[str, ...] | None:
         """Return the prompt of each of the study's images, by its seed; None for a model without prompts."""
-        prompts = model.prompts
-        return tuple(prompts[seed % len(prompts)] for seed in self.config.sampling.seeds) if prompts else None
+        if self.config.sampling.prompts is not None:
+            with located(f"{self.file}: sampling.prompts"):
+                _check_prompts(model, self.config.sampling.prompts)
+        return self.config.sampling.prompts_of_images(model.prompts)
 
     # Properties.
     @cached_property
@@ -219,7 +225,7 @@ class Prepared:
 
     def _state_identity(self, index: int, prop: Property) -> str:
         section, sampling = self.config.properties[index], self.config.sampling
-        settings = settings_of(prop, section.options)
+        settings = identity.stated_settings(prop, section.options)
         return identity.state_identity(self.base_identity, sampling, section.name, settings, self._features(prop))
 
     def _state_file(self, index: int, prop: Property) -> Path:
@@ -230,6 +236,16 @@ class Prepared:
         return self.extractors.identity(prop.features) if needs_features(prop) else None
 
 
+def _check_prompts(model: DiffusionModel, prompts: Sequence[str]) -> None:
+    """Refuse prompts for a model that follows none, or that are none of its classes."""
+    if not model.prompts:
+        raise UserError("the model follows no prompts; leave them out")
+    labels = getattr(model, "conditioner", None)
+    if isinstance(labels, ClassLabels):
+        for prompt in prompts:
+            labels.place(prompt)
+
+
 def build_family(config: StudyConfig, file: Path) -> Family:
     """Build the model section of a study file; nothing is trained or loaded."""
     section, where = config.model, f"{file}: model"
@@ -237,8 +253,11 @@ def build_family(config: StudyConfig, file: Path) -> Family:
     for member in ("nobody", "trained", "identity", "start", "load"):
         if not hasattr(type(family), member):
             raise UserError(f"{where}: {section.family!r} has no {member}; a Family is expected")
-    if config.sampling.guidance is not None and section.family in ("ddpm", "latent"):
-        raise UserError(f"{file}: sampling.guidance: the family {section.family!r} follows no prompt; leave it out")
+    follows = section.family not in ("ddpm", "latent") or section.options.get("conditions") is not None
+    if config.sampling.guidance is not None and not follows:
+        raise UserError(
+            f"{file}: sampling.guidance: this model follows nothing; leave it out, or give model.conditions"
+        )
     return family
 
 
@@ -247,12 +266,15 @@ def build_properties(config: StudyConfig, file: Path) -> list[Property]:
     properties = []
     for index, section in enumerate(config.properties):
         where = f"{file}: properties.{index}"
-        component = build(
-            section.name, section.options, PROPERTIES, where=where, beside=file.parent, of_function=property_of
-        )
-        with located(where):
-            prop = named_property(component, section.name, section.label)
+        prop = build_property(section, where, file.parent)
         if prop.name in [other.name for other in properties]:
             raise UserError(f"{where}: {prop.name!r} is there twice; distinguish them with 'as: another-name'")
         properties.append(prop)
     return properties
+
+
+def build_property(section: PropertySection, where: str, beside: Path) -> Property:
+    """Build one property, not yet fitted. ``where`` begins error messages; plug-ins are looked for in ``beside``."""
+    component = build(section.name, section.options, PROPERTIES, where=where, beside=beside, of_function=property_of)
+    with located(where):
+        return for_prompts(named_property(component, section.name, section.label), section.prompts)

@@ -18,7 +18,7 @@ from pydantic import (
 from diffcredit.coalitions import make_design
 from diffcredit.credit.precision import Correlation, TopK, Width
 from diffcredit.credit.stopping import AllOf, AnyOf, Evaluations, Money, Rule, Time
-from diffcredit.diffusion.settings import Count, PositiveInt, Training
+from diffcredit.diffusion.settings import Count, PositiveInt, Prompts, Training
 from diffcredit.errors import UserError
 from diffcredit.util.links import real_path
 
@@ -148,14 +148,17 @@ class _NamedSection(Component):
 
 
 class PropertySection(_NamedSection):
-    """A property; ``as`` distinguishes two settings of one property in the ledger."""
+    """A property; ``as`` distinguishes two settings of one property in the ledger. It measures the images generated for
+    ``prompts`` (None: all images)."""
 
     label: _Name | None = Field(default=None, alias="as")
+    prompts: Prompts | None = None
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with files and folders in ``folder`` as full paths."""
         options = _with_full_paths(self.name, self.options, folder)
-        return type(self).model_validate({"name": self.name, "as": self.label, **options})
+        own = {"name": self.name, "as": self.label, "prompts": self.prompts}
+        return type(self).model_validate({**own, **options})
 
 
 class SurrogateSection(_NamedSection):

@@ -51,7 +51,9 @@ class Stated:
             settings = {"name": section.name, **identity.property_settings(prop, section.options, features)}
         else:
             options = {key: value for key, value in section.options.items() if key != "features"}
-            settings = {**_overlaid(old, options), "name": section.name, **self._code(section.name, old)}
+            before = {key: value for key, value in old.items() if key != "prompts"}
+            options |= identity.prompts_setting(section.prompts or ())
+            settings = {**_overlaid(before, options), "name": section.name, **self._code(section.name, old)}
             if "features" in section.options:
                 settings["features"] = self._features(section.options["features"], old.get("features"))
         for key, place in identity.places_of(section.options).items():
@@ -123,14 +125,10 @@ class Stated:
         return {"code": code if file is None or has_code(file, str(code)) else code_hash(file)}
 
     def _property(self, section: PropertySection) -> "Property":
-        from diffcredit.properties import PROPERTIES, named_property
-        from diffcredit.properties.base import property_of
-        from diffcredit.util.plugins import build
+        from diffcredit.study.prepared import build_property
 
         index = self._config.properties.index(section)
-        where = {"where": f"{self._study.file}: properties.{index}", "beside": self._beside}
-        made = build(section.name, section.options, PROPERTIES, **where, of_function=property_of)
-        return named_property(made, section.name, section.label)
+        return build_property(section, f"{self._study.file}: properties.{index}", self._beside)
 
 
 def _has_features(prop: "Property") -> bool:

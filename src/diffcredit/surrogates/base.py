@@ -85,6 +85,11 @@ class ImageSurrogate:
         """Return which images of ``library`` stand in for those of a coalition (n,) of at least one."""
         raise NotImplementedError
 
+    def rows_for(self, coalition: BoolArray, seeds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return :meth:`rows` for some of the images alone, given their indices ``seeds``: what a property with prompts
+        measures. Asked only where ``keeps_seeds``."""
+        return self.rows(coalition)[seeds]
+
     def images(self, coalition: BoolArray) -> Images:
         """Return the images (m, h, w, 3) uint8 for a coalition (n,) of at least one; always the same."""
         assert self.library is not None  # where it is None, images is overridden

@@ -6,7 +6,7 @@ Fine-tuned models start from the model that coalitions start from, so the study'
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +64,12 @@ class PooledImages(ImageSurrogate):
         self._contributions, self._images = material.contributions, len(pools[0])
 
     def rows(self, coalition: BoolArray) -> NDArray[np.int64]:
+        return self.rows_for(coalition, np.arange(self._images))
+
+    def rows_for(self, coalition: BoolArray, seeds: NDArray[np.int64]) -> NDArray[np.int64]:
+        # shared out anew: of every second image, van der Corput's points are all in the same half
         members, counts = self._contributions.groups_of(coalition), self._contributions.group_counts
-        return shared_out(members, counts, self._images) * self._images + np.arange(self._images)
+        return shared_out(members, counts, len(seeds)) * self._images + seeds
 
 
 @dataclass
@@ -82,7 +86,7 @@ class Pools(PooledImages):
 
     def prepare(self, material: Material) -> None:
         retraining, given = _fine_tuning(material, "pools"), material.contributions
-        settings = asdict(retraining.settings), asdict(material.sampling)
+        settings = asdict(retraining.settings), material.sampling.identity
         name = fingerprint([retraining.start.fingerprint, *settings, given.fingerprint, retraining.context.seed])[:12]
         models = cache(lambda: _contributor_models(material, "pools"))  # made where a pool is missing
         self.sample(
@@ -99,7 +103,8 @@ class Conditional(PooledImages):
     """Pools of images that the base model makes from each contributor's captions (SurrogateSHAP).
 
     The assumption: a coalition's model would make what the base model makes when given the coalition's captions. The
-    model must follow the captions of its training images.
+    model must follow the captions of its training images. Where the study states prompts, its own images follow these,
+    and the pools the captions all the same.
     """
 
     coalitions: Count = 1000
@@ -108,8 +113,8 @@ class Conditional(PooledImages):
         return Work(samplings=n)
 
     def prepare(self, material: Material) -> None:
-        model, sampling = material.base(), asdict(material.sampling)
-        prompts = captions_of(model, material.contributions)
+        model, prompts = material.base(), captions_of(material.base(), material.contributions)
+        material = replace(material, sampling=replace(material.sampling, prompts=None))  # captions, not stated ones
 
         def following(index: int) -> "DiffusionModel":
             other = copy.copy(model)  # with the same weights
@@ -118,7 +123,7 @@ class Conditional(PooledImages):
 
         self.sample(
             material,
-            [artifact_name("conditional", [model.fingerprint, sampling, texts]) for texts in prompts],
+            [artifact_name("conditional", [model.fingerprint, material.sampling.identity, texts]) for texts in prompts],
             following,
             "sampling with the contributors' captions",
         )

@@ -14,11 +14,12 @@ from diffcredit.coalitions import decode, encode, make_design
 from diffcredit.coalitions.designs import LARGEST
 from diffcredit.credit import Credits, surrogate_credits
 from diffcredit.errors import DiffcreditError
-from diffcredit.features import Features
+from diffcredit.features import Features, Images
 from diffcredit.features.extractors import Extractors
 from diffcredit.properties import Property, as_property
 from diffcredit.properties.base import needs_features, needs_model
 from diffcredit.properties.measuring import Observation, measured_value
+from diffcredit.properties.prompted import PromptedProperty
 from diffcredit.surrogates.base import ImageSurrogate, Surrogate
 from diffcredit.util.arrays import BoolArray
 from diffcredit.util.artifacts import fingerprint
@@ -36,7 +37,8 @@ Known = dict[str, float] | None
 class SurrogateValues:
     """G of every one of the ``properties`` at any coalition, each measured once.
 
-    There is none of a property that measures the model itself, nor of an ``ordered`` one without ``keeps_seeds``.
+    There is none of a property that measures the model itself, nor of an ``ordered`` one without ``keeps_seeds``: one
+    with prompts is ordered.
     ``known`` are the values so far by property, ``keep`` is called with a property and all its values when there are
     more, and ``load`` to measure missing ones.
     """
@@ -104,7 +106,7 @@ class SurrogateValues:
                 for each in unmeasured:
                     values = self._known[each.name]
                     assert values is not None  # or nothing would be missing
-                    values[text] = self._measured(each, observation)
+                    values[text] = self._measured(each, source, decode(text), observation)
                 self._progress(what, done, len(missing))
                 if time.monotonic() - kept > SECONDS:
                     self._keep()
@@ -126,9 +128,22 @@ class SurrogateValues:
                 observation.features[key] = self._library[key].select(rows)
         return observation
 
-    def _measured(self, prop: Property, observation: Observation) -> float:
+    def _input(
+        self, prop: Property, source: ImageSurrogate, coalition: BoolArray, observation: Observation
+    ) -> Images | Features:
+        """Return the images or features that a property measures."""
+        if source.library is None or observation.images is None or not isinstance(prop, PromptedProperty):
+            return observation.input_of(prop)
+        rows = source.rows_for(coalition, prop.rows(len(observation.images)))
+        if needs_features(prop):
+            return self._library[fingerprint(observation.extractors.identity(prop.features))].select(rows)
+        return source.library[rows]
+
+    def _measured(
+        self, prop: Property, source: ImageSurrogate, coalition: BoolArray, observation: Observation
+    ) -> float:
         try:
-            return measured_value(prop, observation.input_of(prop))
+            return measured_value(prop, self._input(prop, source, coalition, observation))
         except Exception as error:  # a user's code may raise anything
             raise DiffcreditError(
                 f"surrogate {self.name!r}: property {prop.name!r} cannot be measured on its images "

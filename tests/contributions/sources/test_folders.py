@@ -165,6 +165,13 @@ def test_captions_in_another_column(listed):
         load_contributions(listed, source=ImageFolder(caption="prompt"), contributor="artist")
 
 
+def test_class_indices_are_captions(listed):
+    jsonl(listed / "metadata.jsonl", [row | {"kind": kind} for row, kind in zip(ROWS, (4, 0, None), strict=True)])
+    found = load_contributions(listed, source=ImageFolder(caption="kind"), contributor="artist")
+    expected = {row["file_name"]: text for row, text in zip(ROWS, ("4", "0", ""), strict=True)}
+    assert dict(zip(found.names, found.captions, strict=True)) == expected
+
+
 def test_byte_order_mark_blank_lines_and_line_ends(listed):
     text = "\r\n\r\n".join(json.dumps(row) for row in ROWS)
     (listed / "metadata.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode())
@@ -190,7 +197,8 @@ def without(line, column):
         (without(2, "artist"), "metadata.jsonl:2: no column 'artist'; there are: file_name, text"),
         (without(1, "file_name"), "metadata.jsonl:1: no column 'file_name'; there are: artist, text"),
         (changed(2, artist=["Ada"]), "metadata.jsonl:2: artist ['Ada']; a text or an integer"),
-        (changed(2, text=5), "metadata.jsonl:2: text 5; a text is accepted"),
+        (changed(2, text=5.0), "metadata.jsonl:2: text 5.0; a text or an integer is accepted"),
+        (changed(2, text=True), "metadata.jsonl:2: text True; a text or an integer is accepted"),
         (changed(2, file_name=7), "metadata.jsonl:2: file_name 7"),
         (changed(2, file_name="gone.png"), "metadata.jsonl:2: 'gone.png' does not exist"),
         (changed(2, file_name="../outside.png"), "metadata.jsonl:2: file_name '../outside.png' leads out"),

@@ -61,6 +61,16 @@ def test_captions(tmp_path):
         load_contributions(path, source="huggingface")
 
 
+def test_class_labels_and_integers_are_captions(tmp_path):
+    kinds = datasets.ClassLabel(names=["a cat", "a dog"])
+    columns = {"kind": (kinds, [1, 0, -1]), "number": (datasets.Value("int32"), [7, 0, None])}
+    path = save(owned(**columns, part=(datasets.Value("float32"), [0.5, 1, 2])), tmp_path / "set")
+    assert load(path, HuggingFace(caption="kind")).captions == ("a dog", "a cat", "")
+    assert load(path, HuggingFace(caption="number")).captions == ("7", "0", "")
+    with pytest.raises(UserError, match=rf"{path}: 00000000: part 0\.5; a text or an integer is accepted"):
+        load(path, HuggingFace(caption="part"))
+
+
 def test_splits(tmp_path):
     both = datasets.DatasetDict(train=owned(), test=owned().select([2, 1]))
     both.save_to_disk(str(tmp_path / "set"))

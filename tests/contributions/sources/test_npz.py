@@ -49,11 +49,18 @@ def test_captions(tmp_path):
     assert found.heldout_captions == ("six", "")
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int64])
+def test_class_indices_are_captions(tmp_path, kind):
+    found = options(tmp_path, {"label": np.array([3, 0, 12, 3], kind)}, caption="label")
+    assert found.captions == ("3", "0", "12", "3")
+
+
 @pytest.mark.parametrize(
     ("arrays", "chosen", "message"),
     [
         ({}, {"caption": "words"}, "no array 'words'; there are: images, artist"),
-        ({"words": np.arange(4)}, {"caption": "words"}, "words is int64; texts are accepted"),
+        ({"words": np.ones(4)}, {"caption": "words"}, "words is float64; texts or integers are accepted"),
+        ({"words": np.ones(4, bool)}, {"caption": "words"}, "words is bool; texts or integers are accepted"),
         ({"words": np.array(["a"])}, {"caption": "words"}, r"words has shape \(1,\)"),
         ({"split": np.array(["train"] * 4)}, {"heldout": "split"}, "split is <U5; integers or booleans are accepted"),
         ({"split": np.zeros(3, int)}, {"heldout": "split"}, r"split has shape \(3,\)"),

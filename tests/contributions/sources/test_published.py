@@ -56,6 +56,14 @@ def test_the_published_classes(cifar, place):
     assert found.captions is None
 
 
+def test_superclasses_or_classes_as_captions(cifar):
+    chosen = [0, 1, 3, 4, 5, 6]
+    for caption, names, place in (("superclass", COARSE, 0), ("class", FINE, 1)):
+        found = load_contributions(cifar, source=Cifar100(caption=caption))
+        assert found.captions == tuple(names[CIFAR_TRAIN[row][place]] for row in chosen)
+        assert found.heldout_captions == tuple(names[CIFAR_TEST[row][place]] for row in (1, 2))
+
+
 @pytest.mark.parametrize("names", [("large carnivores", "flowers"), ("flowers", "large_carnivores")])
 def test_other_superclasses_in_both_spellings(cifar, names):
     found = load_contributions(cifar, source=Cifar100(names))

@@ -123,7 +123,13 @@ class Subjects:
         journey = None
         if self.journey is not None:
             base, sampling = self.journey
-            journey = [sampling.seeds.start, sampling.steps, sampling.scheduler, sampling.guidance]
+            journey = [
+                sampling.seeds.start,
+                sampling.steps,
+                sampling.scheduler,
+                sampling.guidance,
+                *(sampling.prompts or ()),
+            ]
             if base.fingerprint != model.fingerprint:
                 journey.append(base.fingerprint)
         return [self.digests, self.captions, journey]
@@ -188,7 +194,7 @@ def predicted_on_path(model: DiffusionModel, seeds: Sequence[int], sampling: Sam
             if place in nearest:
                 kept[place] = predicted
 
-        model.denoise(some, sampling.steps, sampling.scheduler, sampling.guidance, on_step=keep)
+        model.denoise(some, sampling.steps, sampling.scheduler, sampling.guidance, sampling.prompts, on_step=keep)
         return torch.stack([kept[place] for place in nearest], dim=1)
 
     with torch.no_grad():

@@ -54,7 +54,7 @@ class ImageFolder:
     """
 
     caption: str = TEXT
-    """The column of the captions."""
+    """The column of the captions: texts, or integers that name classes."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
         """Return one record for each row; every row must have its image in the folder, and every image its row."""

@@ -37,7 +37,7 @@ class HuggingFace:
     image: str = "image"
     """The column of the images."""
     caption: str | None = None
-    """The column of the captions."""
+    """The column of the captions: texts, integers or class labels, which give their names."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
         """Return one record for each row, named by its number; ``contributor`` has texts, integers or class labels."""

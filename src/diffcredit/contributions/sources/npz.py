@@ -27,7 +27,7 @@ class Npz:
     """An ``.npz`` of named arrays."""
 
     caption: str | None = None
-    """The array of m captions."""
+    """The array of m captions: texts, or integers that name classes."""
     heldout: str | None = None
     """The array of m integers or booleans, not zero where an image is held out."""
 
@@ -60,7 +60,7 @@ class Npz:
             None if giver is None else contributor_name(str(giver), f"{path}: {contributor}[{row}]")
             for row, giver in enumerate(column(contributor, "Uiu", "texts or integers"))
         ]
-        captions = column(self.caption, "U", "texts")
+        captions = [None if text is None else str(text) for text in column(self.caption, "Uiu", "texts or integers")]
         out = column(self.heldout, "biu", "integers or booleans")
         # of fixed width: names sort like numbers, and more rows do not rename earlier ones
         return [

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class Cifar100:
 
     superclasses: tuple[str, ...] = ("large carnivores", "flowers", "household electrical devices", "vehicles 1")
     """Their names, with spaces or underscores; by default the four of the published study, 20 labelers."""
+    caption: Literal["superclass", "class"] | None = None
+    """Whether an image's caption is the name of its superclass or of its class; by default it has none."""
 
     def __call__(self, path: Path | None, contributor: str | None) -> list[Record]:
         """Return the training images by their classes, and the test images of the same classes as held out."""
@@ -60,10 +63,11 @@ class Cifar100:
         for part in ("train", "test"):
             content = _cifar_records(folder / f"{part}.bin", len(coarse), len(fine))
             rows = np.flatnonzero(np.isin(content[:, 0], wanted))
-            for row, (_, label), planes in zip(rows, content[rows, :2], content[rows, 2:], strict=True):
+            for row, (group, label), planes in zip(rows, content[rows, :2], content[rows, 2:], strict=True):
                 image = planes.reshape(3, CIFAR_SIDE, CIFAR_SIDE).transpose(1, 2, 0)
                 opened = partial(Image.fromarray, np.ascontiguousarray(image))
-                records.append(Record(f"{part}/{row:08d}", fine[label], opened, heldout=part == "test"))
+                caption = {"superclass": coarse[group], "class": fine[label], None: None}[self.caption]
+                records.append(Record(f"{part}/{row:08d}", fine[label], opened, caption, part == "test"))
         return records
 
 

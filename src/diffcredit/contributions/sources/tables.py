@@ -63,9 +63,10 @@ def contributor_of(given: Any, column: str, image: str, where: str) -> str:
 
 
 def caption_of(given: Any, column: str, where: str) -> str:
-    if given is not None and not isinstance(given, str):
-        raise UserError(f"{where}: {column} {shortened(given)}; a text is accepted")
-    caption = given or ""
+    """Return the caption in a table's value, a text or an integer that names a class; "" where there is none."""
+    if given is not None and (isinstance(given, bool) or not isinstance(given, str | int)):
+        raise UserError(f"{where}: {column} {shortened(given)}; a text or an integer is accepted")
+    caption = "" if given is None else str(given)
     if not is_unicode(caption):
         raise UserError(f"{where}: {column} {shortened(caption)} is not valid Unicode")
     return caption

@@ -64,7 +64,7 @@ class FastSampler:
         self._trained = [view[0] for view in layout.views(line)]
         frozen = {name: each.detach().to(functions.dtype) for name, each in weights.items() if name not in trained}
         self._weights = [*self._trained, *frozen.values()]
-        self._guide = like.guide(sampling.seeds, sampling.guidance)
+        self._guide = like.guide(sampling.seeds, sampling.guidance, sampling.prompts)
         self._predict = functions.prediction([*layout.names, *frozen], self._guide)
         self._size = min(sampling.batch_size, sampling.images)
         # the same for every model, hence drawn once

@@ -18,6 +18,7 @@ from diffcredit.features.extractors import Extractors, check_images
 from diffcredit.properties import Property, as_property
 from diffcredit.properties.base import Context, State, needs_features, needs_fitting, needs_model
 from diffcredit.properties.measuring import Observation, measure_all
+from diffcredit.properties.prompted import PromptedProperty, images_of
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.sanitize import last_line
 
@@ -72,11 +73,12 @@ def _seconds_of(prop: Property, state: State | None, model: DiffusionModel, imag
         return _seconds_on_model(prop, model, stand_in)
     if needs_fitting(prop):
         prop.restore(prop.fit(stand_in) if state is None else state)
+    whole = prop.whole if isinstance(prop, PromptedProperty) else prop
 
     def seconds_of(count: int) -> float:
-        return _seconds_on(prop, _observation(prop, model, count, stand_in))
+        return _seconds_on(whole, _observation(whole, model, count, stand_in))
 
-    return extrapolate(seconds_of, images)
+    return extrapolate(seconds_of, images_of(prop, images))
 
 
 def _seconds_on_model(prop: Property, model: DiffusionModel, context: Context) -> float:

@@ -13,6 +13,7 @@ from diffcredit.errors import UserError
 from diffcredit.execution import Task
 from diffcredit.properties import Images
 from diffcredit.properties.base import has_value_of_each, needs_features
+from diffcredit.properties.prompted import rows_of
 from diffcredit.study.reserved import truth_task
 from diffcredit.validation.contenders import categories_to_come
 from diffcredit.validation.data import PartWork, ValidationData, keeping_images, kept_images
@@ -146,9 +147,10 @@ def _photographs(data: ValidationData, index: int, name: str, rivals: Sequence[C
         prop = data.fitted_property(name)
         if has_value_of_each(prop):
             see = data.study.prepared.extractors.extract
-            seen = {key: see(prop.features, some) if needs_features(prop) else some for key, some in images.items()}
+            own = {key: some[rows_of(prop, len(some))] for key, some in images.items()}
+            seen = {key: see(prop.features, some) if needs_features(prop) else some for key, some in own.items()}
             scores = {key: prop.of_each(some) for key, some in seen.items()}
-            pictures += above_and_below(f"percentile-{index}", title, images, scores)
+            pictures += above_and_below(f"percentile-{index}", title, own, scores)
     if others and len(rivals) > 1:
         words = f"{title}: models retrained {PICTURED.name} by each method, from the same noises"
         pictures.append(same_noises(f"methods-{index}", words, others))
