@@ -52,7 +52,12 @@ class CaptionEncoder(Conditioner):
     @cached_property
     def _encoder(self) -> Any:
         """The network, read at the first caption that is not known."""
-        return load_pretrained(self._transformers(self.kind), self.reference).requires_grad_(False)
+        return load_pretrained(self.network, self.reference).requires_grad_(False)
+
+    @property
+    def network(self) -> Any:
+        """The class of the text encoder."""
+        return self._transformers(self.kind)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -67,9 +72,8 @@ class CaptionEncoder(Conditioner):
     @property
     def widths(self) -> dict[str, int]:
         """The widths of hidden and pooled states."""
-        kind = self._transformers(self.kind)
-        with loading(kind, self.reference):
-            width = kind.config_class.from_pretrained(self.reference, local_files_only=True).hidden_size
+        with loading(self.network, self.reference):
+            width = self.network.config_class.from_pretrained(self.reference, local_files_only=True).hidden_size
         return {"hidden": width, "pooled": width}
 
     def encode(self, texts: Sequence[str | None], pixels: int, device: torch.device) -> Iterable[Conditions]:

@@ -78,4 +78,7 @@ class TextEncoders(Conditioner):
             raise UserError(f"{self.folder / 'model_index.json'}: {name} {kind!r}; accepted: {', '.join(accepted)}")
         if "Tokenizer" in kind or "Processor" in kind:
             return load_tokenizer(getattr(transformers, kind), where)
-        return load_pretrained(getattr(transformers, kind), where, self.dtype).requires_grad_(False)
+        return self._loaded(getattr(transformers, kind), where)
+
+    def _loaded(self, kind: Any, folder: Path) -> Any:
+        return load_pretrained(kind, folder, self.dtype).requires_grad_(False)
