@@ -1,6 +1,7 @@
 """Models without numbers: everything of a model but the values of its weights, made from the configs of its files."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,19 @@ class TextsOutline(TextEncoders):
 
 def empty_encoder(kind: Any, folder: Path, dtype: torch.dtype) -> nn.Module:
     """Return the text encoder of transformers' class ``kind`` in ``folder``, without numbers."""
-    with loading(kind, folder), torch.device(EMPTY):
+    with loading(kind, folder), _numbers_of(dtype), torch.device(EMPTY):
         return cast(kind(kind.config_class.from_pretrained(folder, local_files_only=True)), dtype)
+
+
+@contextmanager
+def _numbers_of(dtype: torch.dtype) -> Generator[None]:
+    """Make tensors of ``dtype`` by default, as transformers does while it loads."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def cast(network: nn.Module, dtype: torch.dtype) -> nn.Module:
