@@ -12,7 +12,7 @@ from torch import Tensor
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.denoisers.dit import DiT
 from diffcredit.diffusion.settings import Training
-from diffcredit.diffusion.stepwise import _gradient_checkpointing
+from diffcredit.diffusion.stepwise import gradient_checkpointing
 from diffcredit.diffusion.training import train
 
 from . import tiny, tiny_transformers
@@ -69,7 +69,7 @@ def test_gradients_are_the_same_and_fewer_activations_are_kept(kind, change):
             sizes.append(tensor.nbytes)
             return tensor
 
-        with _gradient_checkpointing(network, on):
+        with gradient_checkpointing(network, on):
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
                 loss = call(network).square().mean()
             kept.append(sum(sizes))

@@ -109,9 +109,8 @@ def outline_of(family: Family, contributions: Contributions) -> DiffusersModel |
     model = family.start(contributions, 0)
     if not isinstance(model, DiffusersModel):
         return None
-    outline = model.clone()
-    outline.network.to(EMPTY)
-    return outline
+    model.network.to(EMPTY)
+    return model
 
 
 def condition_of(outline: DiffusersModel) -> Conditions | None:
