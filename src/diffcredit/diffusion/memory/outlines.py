@@ -127,7 +127,8 @@ def condition_of(outline: DiffusersModel) -> Conditions | None:
                 "pooled_projections": torch.empty(pooled, device=EMPTY),
             }
         case TextsOutline() as texts:
-            return texts.condition(dict(outline.network.config), outline.pixels)  # ty: ignore[invalid-argument-type]
+            config: Any = outline.network.config
+            return texts.condition(dict(config), outline.pixels)
         case _:
             return None
 
