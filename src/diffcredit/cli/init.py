@@ -4,13 +4,16 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diffcredit.cli.console import say
 from diffcredit.errors import UserError
 from diffcredit.util.links import real_path
+
+if TYPE_CHECKING:
+    from diffcredit.study.proposal import Proposal
 
 HOLDOUT, FEWEST = 0.1, 5  # the share that is held out, if every contributor has at least 5 images
 
@@ -29,12 +32,11 @@ contributions:
 # {reason}.
 # `diffcredit plan` says what the study costs on this machine.
 model:
-{family}  preset: {preset}             # tiny (CPU, 16 px), small (GPU, 32 to 64 px), latent-small (GPU, latents), …
-  train: {{steps: {steps}, batch_size: {batch}, learning_rate: {rate}, schedule: cosine, ema: {ema}}}
+{family}  train: {{steps: {steps}, batch_size: {batch}, learning_rate: {rate}, schedule: cosine{average}}}
 
 retraining:                   # a coalition's model: sparsified, fine_tune or from_scratch
   method: sparsified
-  parameters: {kept}             # share of the parameters that pruning keeps
+  parameters: {kept}             # share of the {what} that pruning keeps
   recover_steps: {recover}
   steps: {tune}
   learning_rate: {tune_rate}      # lower is quieter: credits rest on differences between coalitions
@@ -63,10 +65,21 @@ UNTRAINED = """\
 reference: untrained
 """
 
-PIXELS = "  family: ddpm\n"
-LATENT = "  family: latent\n  autoencoder: {}\n"
+PRESET = "  preset: {}             # tiny (CPU, 16 px), small (GPU, 32 to 64 px), latent-small (GPU, latents), …\n"
+PIXELS = "  family: ddpm\n" + PRESET
+LATENT = "  family: latent\n  autoencoder: {}\n" + PRESET
+ADAPTER = """\
+  family: lora                # an adapter on the frozen pipeline
+  pretrained: {}
+  rank: {}
+"""
+PROMPT = "  prompt: {}              # the caption of every image; without it each has its own\n"
+PIPELINE = """\
+reference: pretrained         # the pipeline without an adapter
+"""
 SAID = {
     "house": "the model of the house images alone.",
+    "pipeline": "the pipeline without an adapter.",
     "untrained": "the untrained network, so that shares are not shown; --house FOLDER gives one that means something, "
     "and the study file says which others there are.",
 }
@@ -95,6 +108,17 @@ def init(
             "study file or the images, if there is a GPU.",
         ),
     ] = None,
+    pipeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="A text-to-image pipeline of diffusers. Coalitions train LoRA adapters on it, with the images' "
+            "captions or with one --prompt.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="With --pipeline: the caption of every image.")
+    ] = None,
     output: Annotated[Path, typer.Option(help="The study file to write.")] = Path("study.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the study file.")] = False,
 ) -> None:
@@ -104,7 +128,7 @@ def init(
     from diffcredit.contributions import load_contributions
     from diffcredit.contributions.sources import detect
     from diffcredit.diffusion.first_stage import has_first_stage
-    from diffcredit.study.proposal import find_autoencoder, propose, side_of
+    from diffcredit.study.proposal import find_autoencoder, propose, propose_adapter, side_of
     from diffcredit.util.artifacts import write_text
 
     if output.exists() and not force:
@@ -115,17 +139,30 @@ def init(
             f"--autoencoder {autoencoder}: no autoencoder there; accepted: a folder with an AutoencoderKL, an "
             "AutoencoderTiny or a VQModel, a pipeline that has one, or TAESD's pair of files"
         )
-    if gpu and autoencoder is None:
-        autoencoder = find_autoencoder([place, real_path(folder).parent])
-    proposal = propose(side_of(folder), gpu=gpu, autoencoder=autoencoder)
+    if pipeline is None and prompt is not None:
+        raise UserError("--prompt is the caption of images that adapt a pipeline; --pipeline is missing")
+    if pipeline is not None:
+        if autoencoder is not None:
+            raise UserError("--autoencoder: a --pipeline has its own; leave it out")
+        proposal = propose_adapter(side_of(folder), pipeline)
+    else:
+        if gpu and autoencoder is None:
+            autoencoder = find_autoencoder([place, real_path(folder).parent])
+        proposal = propose(side_of(folder), gpu=gpu, autoencoder=autoencoder)
     contributions = load_contributions(
         folder, contributor=contributor, resolution=proposal.resolution, unreadable="skip", house=house
     )
+    if pipeline is not None and prompt is None and not all(contributions.captions or [""]):
+        raise UserError(f"{folder}: not every image has a caption; give all images one by --prompt TEXT")
     source, enough = detect(folder), contributions.counts.min() >= FEWEST
     properties = [*(["heldout_loss"] if enough else []), "colourfulness", "cluster_entropy"]
     holdout = f"  holdout: {HOLDOUT}                # a tenth of every contributor's, not trained on\n"
     stated = ", ".join(f"{name}: …" for name in properties)
-    settings = {key: value for key, value in vars(proposal).items() if key != "autoencoder"}
+    family, reference = _family(proposal, place, pipeline, prompt), "untrained" if house is None else "house"
+    if pipeline is not None and house is None:
+        reference = "pipeline"
+    references = {"house": HOUSE, "pipeline": PIPELINE, "untrained": UNTRAINED.format(stated=f"{{{stated}}}")}
+    settings = {key: value for key, value in vars(proposal).items() if key not in ("autoencoder", "ema", "rank")}
     text = TEMPLATE.format(
         name=json.dumps(study_name(real_path(folder)), ensure_ascii=False),
         path=_quoted(folder, place),
@@ -133,11 +170,14 @@ def init(
         contributor="" if source == "folders" else f"  contributor: {json.dumps(contributor, ensure_ascii=False)}\n",
         holdout=holdout if enough else "",
         house="" if house is None else f"  house: {_quoted(house, place)}   # in every coalition, credited to nobody\n",
-        reference=UNTRAINED.format(stated=f"{{{stated}}}") if house is None else HOUSE,
-        family=PIXELS if proposal.autoencoder is None else LATENT.format(_quoted(proposal.autoencoder, place)),
+        reference=references[reference],
+        family=family,
+        average="" if proposal.ema is None else f", ema: {proposal.ema}",
+        what="parameters" if pipeline is None else "adapter's rank pairs",
         properties="".join(f"  - name: {name}\n" for name in properties),
         paid=properties[0],
-        merit="least" if house is None else "help",  # help is counted from the reference, which must mean something
+        # help is counted from the reference, which must mean something
+        merit="least" if reference == "untrained" else "help",
         evaluations=max(60, 10 * contributions.n),
         **settings,
     )
@@ -146,10 +186,20 @@ def init(
     ours = f" and {contributions.house.sum():,} house images" if contributions.has_house else ""
     say(f"{output}: {(~contributions.house).sum():,} images of {contributions.n} contributors {every}{ours}")
     say(f"Proposed: {proposal.preset} at {proposal.resolution} px. {proposal.reason}.")
-    say(f"Reference: {SAID['untrained' if house is None else 'house']}")
+    say(f"Reference: {SAID[reference]}")
     say(f"Next: diffcredit plan {output}, then diffcredit run {output}")
     for line in contributions.skipped:
         say(f"unreadable: {line}; the run stops there unless contributions.unreadable is skip")
+
+
+def _family(proposal: "Proposal", place: Path, pipeline: Path | None, prompt: str | None) -> str:
+    """Return the first lines of the study file's model."""
+    if pipeline is not None:
+        said = "" if prompt is None else PROMPT.format(json.dumps(prompt, ensure_ascii=False))
+        return ADAPTER.format(_quoted(pipeline, place), proposal.rank) + said
+    if proposal.autoencoder is None:
+        return PIXELS.format(proposal.preset)
+    return LATENT.format(_quoted(proposal.autoencoder, place), proposal.preset)
 
 
 def _quoted(path: Path, place: Path) -> str:

@@ -15,6 +15,7 @@ from diffcredit.diffusion.denoisers.base import PipelineDenoiser, TextDenoiser
 from diffcredit.diffusion.denoisers.refusals import reason_against
 from diffcredit.diffusion.eight_bit import in_8_bits
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.frozen import FrozenBase
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pretrained import (
@@ -25,7 +26,6 @@ from diffcredit.diffusion.pretrained import (
     read_schedule,
     weights_fingerprint,
 )
-from diffcredit.diffusion.sharing import copy_sharing_frozen, share_buffers
 from diffcredit.diffusion.texts import MISSING_PACKAGES, TextEncoders
 from diffcredit.errors import UserError, located
 from diffcredit.util.plugins import build
@@ -33,7 +33,7 @@ from diffcredit.util.plugins import build
 BasePrecision = Literal["float32", "bf16", "8bit"]
 
 
-class Pipeline:
+class Pipeline(FrozenBase):
     """A pipeline in ``folder``: network, autoencoder, text encoders, objective. ``denoiser`` names a class of the
     user's own, ``package.module:Class``; ``precision`` is that of the frozen weights. The network is read when it is
     first needed."""
@@ -41,7 +41,7 @@ class Pipeline:
     def __init__(self, folder: Path, denoiser: str | None = None, precision: BasePrecision | None = None) -> None:
         self.folder = folder
         self.index = read_json(folder / "model_index.json")
-        self.denoiser = find_denoiser(folder, self.index, denoiser)
+        self.denoiser: PipelineDenoiser = find_denoiser(folder, self.index, denoiser)
         name = self.denoiser.component
         texts = self.denoiser.parts if isinstance(self.denoiser, TextDenoiser) else ()
         self.parts: tuple[str, ...] = (name, "vae", *texts, "scheduler")
@@ -58,6 +58,8 @@ class Pipeline:
         if (kind := self.config.get("_class_name")) != self.denoiser.network:
             accepted = self.denoiser.network
             raise UserError(f"{folder / name / 'config.json'}: _class_name {kind!r}; accepted: {accepted}")
+        self.computes = None if self.precision == "float32" else torch.bfloat16
+        self.guidance, self.fingerprint = self.denoiser.guidance, self._fingerprint()
         self.stage: FirstStage = first_stage(str(folder))
         self.conditioner: Conditioner = self._make_conditioner()
         self.objective(8)  # refuses what it cannot read now, not later
@@ -78,28 +80,12 @@ class Pipeline:
             return ClassLabels(labels)
         return TextEncoders(self.folder, self.denoiser, self.index, self.computes or torch.float32)
 
-    @property
-    def computes(self) -> torch.dtype | None:
-        """The type of the network's inputs where it is not float32."""
-        return None if self.precision == "float32" else torch.bfloat16
-
-    @property
-    def fingerprint(self) -> str:
+    def _fingerprint(self) -> str:
         parts = [weights_fingerprint(self.folder / part) for part in self.parts if (self.folder / part).is_dir()]
         settings = self.denoiser.told if isinstance(self.denoiser, TextDenoiser) else ()
         told = [f"{name}={self.index[name]}" for name in settings if name in self.index]
         lossy = [] if self.precision == "float32" else [self.precision]
         return hashlib.sha256("".join([*parts, *told, *lossy]).encode()).hexdigest()
-
-    def network(self) -> nn.Module:
-        """Return a new network with the shared, frozen weights."""
-        return copy_sharing_frozen(self._network, buffers=True)
-
-    def move(self, network: nn.Module, device: torch.device | str) -> None:
-        """Move a ``network`` that was made here to ``device``, and with it the weights that all of them share."""
-        self._network.to(device)
-        network.to(device)
-        share_buffers(network, self._network)
 
     def objective(self, side: int, density: Density | None = None) -> Objective:
         """Return the objective for latents (c, side, side); ``density`` is the training density of σ, by default the
@@ -161,6 +147,14 @@ def find_denoiser(folder: Path, index: dict[str, Any], own: str | None) -> Pipel
         )
     module, _, name = PIPELINES[kind].partition(":")
     return getattr(import_module(module), name)()
+
+
+def empty_network(kind: str, config: dict[str, Any]) -> nn.Module:
+    """Return a network of diffusers' class ``kind`` without weights, which its ``config`` describes."""
+    import diffusers
+
+    with torch.device("meta"):
+        return getattr(diffusers, kind).from_config(config)
 
 
 @lru_cache(maxsize=2)

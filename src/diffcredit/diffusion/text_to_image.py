@@ -19,10 +19,12 @@ from diffcredit.diffusion.conditions import ClassLabels
 from diffcredit.diffusion.ddpm import texts_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.digests import tensors_fingerprint
+from diffcredit.diffusion.frozen import FrozenBase
 from diffcredit.diffusion.model import Family
 from diffcredit.diffusion.objectives.flow import Density
-from diffcredit.diffusion.pipeline import BasePrecision, Pipeline, pipeline
+from diffcredit.diffusion.pipeline import BasePrecision, pipeline
 from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_json, read_weights
+from diffcredit.diffusion.saved_base import is_saved, saved_base
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.sharing import copy_sharing_frozen
 from diffcredit.diffusion.texts import MISSING_PACKAGES
@@ -43,7 +45,7 @@ class TextToImageLoRA(DiffusersModel):
     def __init__(
         self,
         network: nn.Module,
-        base: Pipeline,
+        base: FrozenBase,
         prompts: Sequence[str],
         prompt: str | None,
         size: int,
@@ -52,13 +54,13 @@ class TextToImageLoRA(DiffusersModel):
         self.network, self.base, self.density = network.eval(), base, density
         self.denoiser, self.stage, self.conditioner = base.denoiser, base.stage, base.conditioner
         self.objective, self.computes = base.objective(size, density), base.computes
-        self.guidance = base.denoiser.guidance
+        self.guidance = base.guidance
         self.prompts, self.prompt, self.size = tuple(prompts), prompt, size
 
     @classmethod
     def create(
         cls,
-        base: Pipeline,
+        base: FrozenBase,
         rank: int,
         prompts: Sequence[str],
         prompt: str | None,
@@ -132,7 +134,7 @@ class TextToImageLoRA(DiffusersModel):
         (directory / "config.json").write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, directory: Path, base: Pipeline) -> Self:
+    def load(cls, directory: Path, base: FrozenBase) -> Self:
         """Return the adapter in ``directory``, on the pipeline that it was trained on."""
         file, config_file = directory / WEIGHTS, directory / "config.json"
         known, prompts, prompt, size = read_description(directory, cls.family, "base", "prompts", "prompt", "size")
@@ -169,7 +171,7 @@ def _ranks(adapter: Mapping[str, Tensor]) -> dict[str, int]:
     return {name.removesuffix(ending): len(a) for name, a in adapter.items() if name.endswith(ending)}
 
 
-def _adapted(base: Pipeline, ranks: dict[str, int], seed: int) -> nn.Module:
+def _adapted(base: FrozenBase, ranks: dict[str, int], seed: int) -> nn.Module:
     """Return the network with a fresh adapter of scale α/r = 1, as diffusers reads an adapter file without α."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
@@ -210,6 +212,9 @@ class LoRAFamily(Family):
     ``base`` is the precision of the pipeline's frozen weights: ``float32``, ``bf16`` or ``8bit`` (bitsandbytes); by
     default that in which such pipelines are used. ``density`` is the training density of σ of flow matching.
     ``denoiser`` names a class of your own, ``package.module:Class``, for a pipeline that is not known here.
+
+    ``pretrained`` may also be a model that follows labels or captions and that another study trained whole; what it
+    was trained with, an ``autoencoder`` and a ``text_encoder``, is then named again.
     """
 
     pretrained: str
@@ -218,15 +223,27 @@ class LoRAFamily(Family):
     base: BasePrecision | None = None
     density: Density | None = None
     denoiser: str | None = None
+    autoencoder: str | None = None
+    text_encoder: str | None = None
 
     nobody: ClassVar[str] = "the pipeline without an adapter"
 
+    def __post_init__(self) -> None:
+        if is_saved(self.pretrained):
+            if self.base is not None or self.denoiser is not None:
+                raise ValueError("base and denoiser are for pipelines of diffusers, and pretrained is a study's model")
+        elif self.autoencoder is not None or self.text_encoder is not None:
+            raise ValueError("autoencoder and text_encoder are for a model of a study; a pipeline has its own")
+
     @property
-    def pipeline(self) -> Pipeline:
+    def frozen(self) -> FrozenBase:
+        """What the adapter changes."""
+        if is_saved(self.pretrained):
+            return saved_base(self.pretrained, self.autoencoder, self.text_encoder)
         return pipeline(self.pretrained, self.denoiser, self.base)
 
     def identity(self) -> dict[str, Any]:
-        own = self.pipeline
+        own = self.frozen
         known: dict[str, Any] = {"pretrained": own.fingerprint, "rank": self.rank, "prompt": self.prompt}
         if self.density is not None:
             known["density"] = asdict(self.density)
@@ -236,16 +253,16 @@ class LoRAFamily(Family):
 
     def start(self, contributions: Contributions, seed: int) -> TextToImageLoRA:
         resolution, prompts = contributions.images.shape[1], self._prompts(contributions)
-        return TextToImageLoRA.create(self.pipeline, self.rank, prompts, self.prompt, resolution, seed, self.density)
+        return TextToImageLoRA.create(self.frozen, self.rank, prompts, self.prompt, resolution, seed, self.density)
 
     def _prompts(self, contributions: Contributions) -> list[str]:
         if self.prompt is not None:
             return [self.prompt]
         texts = texts_of(contributions, "model.prompt")
-        if isinstance(labels := self.pipeline.conditioner, ClassLabels):
+        if isinstance(labels := self.frozen.conditioner, ClassLabels):
             for text in set(texts):
                 labels.place(text)
         return mixed(texts)
 
     def load(self, directory: Path) -> TextToImageLoRA:
-        return TextToImageLoRA.load(directory, self.pipeline)
+        return TextToImageLoRA.load(directory, self.frozen)

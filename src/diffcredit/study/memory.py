@@ -10,6 +10,7 @@ from diffcredit.diffusion.fast.eligibility import dtype_of
 from diffcredit.diffusion.memory.estimate import Load, Need, Precision, fitting
 from diffcredit.diffusion.memory.outlined_work import weight_bytes
 from diffcredit.diffusion.memory.outlines import encoders_of, outline_of
+from diffcredit.diffusion.pipeline import Pipeline
 from diffcredit.diffusion.text_to_image import LoRAFamily
 from diffcredit.errors import located
 
@@ -75,8 +76,9 @@ def study_memory(study: "Study") -> Memory | None:
 
 
 def _precision(family: object) -> Precision | None:
-    """Return that of a frozen base; None where the network is trained whole."""
-    return family.pipeline.precision if isinstance(family, LoRAFamily) else None
+    """Return that of a frozen base; None for a network that is trained whole, or was by a study."""
+    frozen = family.frozen if isinstance(family, LoRAFamily) else None
+    return frozen.precision if isinstance(frozen, Pipeline) else None
 
 
 def available_bytes(device: torch.device) -> int | None:

@@ -1,16 +1,22 @@
 """Settings that suit a set of images and this machine: what a first study file proposes, and why."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from diffcredit.contributions.images import UnreadableImage
 from diffcredit.contributions.sources import detect, source_class
+from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.first_stage import first_stage, has_first_stage
+from diffcredit.diffusion.pipeline import empty_network, find_denoiser
+from diffcredit.diffusion.pretrained import read_json
 from diffcredit.errors import UserError
 
+USUAL = 64  # side of the latents of a pipeline whose config does not tell it
 LOOKED_AT = 100  # images whose sizes are read
 LATENTS = (32, 16)  # sides that the preset latent-small is for
 
@@ -18,7 +24,7 @@ LATENTS = (32, 16)  # sides that the preset latent-small is for
 @dataclass(frozen=True)
 class Proposal:
     """The settings of a study's model, training, retraining and sampling, with the ``reason`` for them and their cost.
-    ``autoencoder`` is that of a latent model; None: pixels."""
+    ``autoencoder`` is that of a latent model; None: pixels. ``rank`` is that of an adapter."""
 
     reason: str
     resolution: int
@@ -26,7 +32,7 @@ class Proposal:
     steps: int
     batch: int
     rate: float
-    ema: float
+    ema: float | None
     kept: float
     recover: int
     tune: int
@@ -34,6 +40,7 @@ class Proposal:
     ddim: int
     images: int
     autoencoder: Path | None = None
+    rank: int = 16
 
 
 def propose(side: int, *, gpu: bool, autoencoder: Path | None = None) -> Proposal:
@@ -64,6 +71,32 @@ def propose(side: int, *, gpu: bool, autoencoder: Path | None = None) -> Proposa
     if side > 64:
         reason += ". A latent model keeps more detail for less: name an autoencoder's folder by --autoencoder"
     return Proposal(reason, 64, *settings)
+
+
+def propose_adapter(side: int, folder: Path) -> Proposal:
+    """Propose settings for adapters on the pipeline in ``folder``, at its own resolution or the largest smaller one."""
+    index, factor = read_json(folder / "model_index.json"), first_stage(str(folder)).factor
+    denoiser = find_denoiser(folder, index, None)
+    config = read_json(folder / denoiser.component / "config.json")
+    denoiser.check(folder, index, config)
+    network = empty_network(denoiser.network, config)
+    sides = config.get("sample_size")
+    own = (sides if isinstance(sides, int) else USUAL) * factor
+    resolution = min(own, side // factor * factor)
+    while resolution > 0 and not _fits(denoiser, network, resolution // factor):
+        resolution -= factor
+    if resolution <= 0:
+        raise UserError(f"--pipeline {folder}: images of {side} px are too small for it; its own size is {own} px")
+    kind = index["_class_name"]
+    reason = f"Images are {side} px, and this {kind} makes {own}" if resolution < own else f"The size of this {kind}"
+    return Proposal(reason, resolution, "a LoRA adapter", 2000, 8, 1e-4, None, 0.5, 200, 200, 5e-5, 30, 128)
+
+
+def _fits(denoiser: Denoiser, network: nn.Module, side: int) -> bool:
+    with suppress(UserError):
+        denoiser.check_size(network, side)
+        return True
+    return False
 
 
 def side_of(path: Path) -> int:

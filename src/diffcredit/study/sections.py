@@ -22,7 +22,8 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Prompts, Training
 from diffcredit.errors import UserError
 from diffcredit.util.links import real_path
 
-MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
+# options of every family that name a folder or a model on the hub
+MODELS = ("pretrained", "autoencoder", "text_encoder")
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
 FILES = ("weights", "reference")  # of PATHS, those that built-in components always read as a file, a folder or a word
 WORDS = ("contributions", "heldout")  # values of these options that name a part of the data instead of a path

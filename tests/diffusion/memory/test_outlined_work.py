@@ -94,7 +94,7 @@ def test_a_step_of_sampling(kind, tmp_path):
 @pytest.mark.parametrize("kind", ["stable_diffusion", "sd35", "qwen_image", "sana"])
 def test_the_autoencoder(kind, tmp_path):
     given, family = contributions(32, CAPTIONS), family_of(kind, tmp_path, base="float32")
-    outline, stage = outline_of(family, given), family.pipeline.stage
+    outline, stage = outline_of(family, given), family.frozen.stage
     weights, encoding, decoding = stage_bytes(outline, 3)
     assert weights == sum(each.nbytes for each in stage.autoencoder.state_dict().values())
     latents = stage.encode(pictures(3, side=32), "cpu")

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,11 +11,9 @@ from diffcredit.diffusion.conditions import Conditions, joined
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.first_stage import FirstStage, at_once
 from diffcredit.diffusion.memory.live_bytes import LiveBytes
-from diffcredit.diffusion.memory.outlines import EMPTY, batch_of, cast
+from diffcredit.diffusion.memory.outlines import EMPTY, batch_of, cast, emptied
 from diffcredit.diffusion.objectives import NoiseSchedule
 from diffcredit.diffusion.stepwise import gradient_checkpointing
-
-Network = TypeVar("Network", bound=nn.Module)
 
 
 def activation_bytes(outline: DiffusersModel, condition: Conditions, size: int, *, twice: bool = False) -> int:
@@ -76,13 +74,6 @@ def in_bf16(outline: DiffusersModel) -> DiffusersModel:
     other.network = cast(emptied(outline.network), torch.bfloat16)
     other.computes = torch.bfloat16
     return other
-
-
-def emptied(network: Network) -> Network:
-    """Return a copy of ``network`` without numbers; none are copied."""
-    parameters = {id(each): nn.Parameter(each.to(EMPTY), each.requires_grad) for each in network.parameters()}
-    buffers = {id(each): each.to(EMPTY) for each in network.buffers()}
-    return copy.deepcopy(network, {**parameters, **buffers})
 
 
 def weight_bytes(network: nn.Module) -> int:

@@ -1,10 +1,11 @@
 """Models without numbers: everything of a model but the values of its weights, made from the configs of its files."""
 
+import copy
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import diffusers
 import torch
@@ -17,10 +18,12 @@ from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.memory.live_bytes import LiveBytes
 from diffcredit.diffusion.model import Family
-from diffcredit.diffusion.pipeline import Pipeline
+from diffcredit.diffusion.pipeline import Pipeline, empty_network
 from diffcredit.diffusion.pretrained import loading, quiet
 from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA
 from diffcredit.diffusion.texts import TextEncoders
+
+Network = TypeVar("Network", bound=nn.Module)
 
 EMPTY = "meta"  # the device of tensors without numbers
 
@@ -31,9 +34,9 @@ class PipelineOutline(Pipeline):
     @cached_property
     def _network(self) -> nn.Module:
         kind, folder = getattr(diffusers, self.denoiser.network), self.folder / self.denoiser.component
-        with loading(kind, folder), quiet(), torch.device(EMPTY):
-            network = kind.from_config(kind.load_config(folder, local_files_only=True))
-            cast(network, self.computes or torch.float32)
+        with loading(kind, folder), quiet():
+            network = empty_network(self.denoiser.network, kind.load_config(folder, local_files_only=True))
+        cast(network, self.computes or torch.float32)
         return self.denoiser.prepared(network.eval()).requires_grad_(False)
 
     def _make_conditioner(self) -> Conditioner:
@@ -102,15 +105,23 @@ def outline_of(family: Family, contributions: Contributions) -> DiffusersModel |
     that are trained whole are made, and their numbers forgotten."""
     if isinstance(family, LoRAFamily):
         base, side = (
-            PipelineOutline(family.pipeline.folder, family.denoiser, family.base),
+            PipelineOutline(family.frozen.folder, family.denoiser, family.base),
             contributions.images.shape[1],
         )
         return TextToImageLoRA.create(base, family.rank, ["a text"], family.prompt, side, 0, family.density)
     model = family.start(contributions, 0)
     if not isinstance(model, DiffusersModel):
         return None
-    model.network.to(EMPTY)
-    return model
+    outline = copy.copy(model)
+    outline.network = emptied(model.network)  # a frozen base is not ours to change
+    return outline
+
+
+def emptied(network: Network) -> Network:
+    """Return a copy of ``network`` without numbers; none are copied."""
+    parameters = {id(each): nn.Parameter(each.to(EMPTY), each.requires_grad) for each in network.parameters()}
+    buffers = {id(each): each.to(EMPTY) for each in network.buffers()}
+    return copy.deepcopy(network, {**parameters, **buffers})
 
 
 def condition_of(outline: DiffusersModel) -> Conditions | None:
