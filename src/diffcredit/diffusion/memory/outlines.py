@@ -103,11 +103,9 @@ def cast(network: nn.Module, dtype: torch.dtype) -> nn.Module:
 def outline_of(family: Family, contributions: Contributions) -> DiffusersModel | None:
     """Return a model of ``family`` without numbers, before its training; None for a family of another make. Networks
     that are trained whole are made, and their numbers forgotten."""
-    if isinstance(family, LoRAFamily):
-        base, side = (
-            PipelineOutline(family.frozen.folder, family.denoiser, family.base),
-            contributions.images.shape[1],
-        )
+    if isinstance(family, LoRAFamily) and isinstance(family.frozen, Pipeline):
+        base = PipelineOutline(family.frozen.folder, family.denoiser, family.base)
+        side = contributions.images.shape[1]
         return TextToImageLoRA.create(base, family.rank, ["a text"], family.prompt, side, 0, family.density)
     model = family.start(contributions, 0)
     if not isinstance(model, DiffusersModel):
