@@ -34,6 +34,11 @@ class FrozenBase(ABC):
 
     _network: nn.Module
 
+    @property
+    def outline(self) -> nn.Module:
+        """The network, for the names and shapes of its layers alone."""
+        return self._network
+
     def network(self) -> nn.Module:
         """Return a new network with the shared, frozen weights."""
         return copy_sharing_frozen(self._network, buffers=True)

@@ -19,9 +19,12 @@ from diffcredit.diffusion.frozen import FrozenBase
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pretrained import (
+    convert,
     folder_of,
     labels_of,
     load_pretrained,
+    loading,
+    quiet,
     read_json,
     read_schedule,
     weights_fingerprint,
@@ -63,6 +66,16 @@ class Pipeline(FrozenBase):
         self.stage: FirstStage = first_stage(str(folder))
         self.conditioner: Conditioner = self._make_conditioner()
         self.objective(8)  # refuses what it cannot read now, not later
+
+    @cached_property
+    def outline(self) -> nn.Module:
+        """The network without numbers, by its config; linear layers are not in 8 bits."""
+        import diffusers
+
+        with loading(getattr(diffusers, self.denoiser.network), self.folder / self.denoiser.component), quiet():
+            network = empty_network(self.denoiser.network, dict(self.config))
+        convert(network, self.computes or torch.float32)
+        return self.denoiser.prepared(network.eval()).requires_grad_(False)
 
     @cached_property
     def _network(self) -> nn.Module:

@@ -11,8 +11,9 @@ from diffcredit.diffusion.conditions import Conditions, joined
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.first_stage import FirstStage, at_once
 from diffcredit.diffusion.memory.live_bytes import LiveBytes
-from diffcredit.diffusion.memory.outlines import EMPTY, batch_of, cast, emptied
+from diffcredit.diffusion.memory.outlines import EMPTY, batch_of, emptied
 from diffcredit.diffusion.objectives import NoiseSchedule
+from diffcredit.diffusion.pretrained import convert
 from diffcredit.diffusion.stepwise import gradient_checkpointing
 
 
@@ -71,7 +72,7 @@ def stage_bytes(outline: DiffusersModel, size: int) -> tuple[int, int, int]:
 def in_bf16(outline: DiffusersModel) -> DiffusersModel:
     """Return ``outline`` with a network that computes in bf16."""
     other = copy.copy(outline)
-    other.network = cast(emptied(outline.network), torch.bfloat16)
+    other.network = convert(emptied(outline.network), torch.bfloat16)
     other.computes = torch.bfloat16
     return other
 

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import diffusers
 import torch
 from torch import Tensor, nn
 
@@ -18,8 +17,8 @@ from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.memory.live_bytes import LiveBytes
 from diffcredit.diffusion.model import Family
-from diffcredit.diffusion.pipeline import Pipeline, empty_network
-from diffcredit.diffusion.pretrained import loading, quiet
+from diffcredit.diffusion.pipeline import Pipeline
+from diffcredit.diffusion.pretrained import convert, loading
 from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA
 from diffcredit.diffusion.texts import TextEncoders
 
@@ -33,11 +32,7 @@ class PipelineOutline(Pipeline):
 
     @cached_property
     def _network(self) -> nn.Module:
-        kind, folder = getattr(diffusers, self.denoiser.network), self.folder / self.denoiser.component
-        with loading(kind, folder), quiet():
-            network = empty_network(self.denoiser.network, kind.load_config(folder, local_files_only=True))
-        cast(network, self.computes or torch.float32)
-        return self.denoiser.prepared(network.eval()).requires_grad_(False)
+        return self.outline
 
     def _make_conditioner(self) -> Conditioner:
         if not isinstance(self.denoiser, TextDenoiser):
@@ -74,7 +69,7 @@ class TextsOutline(TextEncoders):
 def empty_encoder(kind: Any, folder: Path, dtype: torch.dtype) -> nn.Module:
     """Return the text encoder of transformers' class ``kind`` in ``folder``, without numbers."""
     with loading(kind, folder), _numbers_of(dtype), torch.device(EMPTY):
-        return cast(kind(kind.config_class.from_pretrained(folder, local_files_only=True)), dtype)
+        return convert(kind(kind.config_class.from_pretrained(folder, local_files_only=True)), dtype)
 
 
 @contextmanager
@@ -88,25 +83,13 @@ def _numbers_of(dtype: torch.dtype) -> Generator[None]:
         torch.set_default_dtype(usual)
 
 
-def cast(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Convert what the files of ``network`` have to ``dtype``, as loading does: tables that no file has stay."""
-    for module in network.modules():
-        for weight in module._parameters.values():
-            if weight is not None and weight.is_floating_point():
-                weight.data = weight.data.to(dtype)
-        for name, buffer in module._buffers.items():
-            if buffer is not None and buffer.is_floating_point() and name not in module._non_persistent_buffers_set:
-                module._buffers[name] = buffer.to(dtype)
-    return network
-
-
 def outline_of(family: Family, contributions: Contributions) -> DiffusersModel | None:
     """Return a model of ``family`` without numbers, before its training; None for a family of another make. Networks
     that are trained whole are made, and their numbers forgotten."""
     if isinstance(family, LoRAFamily) and isinstance(family.frozen, Pipeline):
         base = PipelineOutline(family.frozen.folder, family.denoiser, family.base)
         side = contributions.images.shape[1]
-        return TextToImageLoRA.create(base, family.rank, ["a text"], family.prompt, side, 0, family.density)
+        return TextToImageLoRA.create(base, family.first_adapter, ["a text"], family.prompt, side, 0, family.density)
     model = family.start(contributions, 0)
     if not isinstance(model, DiffusersModel):
         return None
