@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from diffcredit.cli.memory import in_words, print_memory
+from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.memory.estimate import Need
+from diffcredit.diffusion.pipeline import pipeline
 from diffcredit.study import memory as study_memory
 from diffcredit.study.memory import Memory, available_bytes
 from diffcredit.study.study import Study
@@ -49,6 +51,20 @@ def test_it_is_said_before_the_network_and_the_text_encoders_are_read(study, mon
     bytes_of_a_text = 272 * 32 * 2 + 20 * 2
     assert training.parts["conditions"] == 5 * bytes_of_a_text  # distinct captions
     assert training.parts["encoded images"] == 2 * 7 * 4 * 4 * 8 * 8  # and mirrored, of 4 channels
+
+
+def test_text_encoders_are_read_once_for_a_study(study, monkeypatch):
+    first = Study.load(study).prepared
+    images, folder = first.generated_images(), first.cache.folder
+    assert [file.name.partition("-")[0] for file in folder.glob("conditions-*.safetensors")] == ["conditions"] * 2
+    assert {file.suffix for file in folder.iterdir()} >= {".safetensors"}
+    pipeline.cache_clear()  # another process
+    monkeypatch.setattr("diffcredit.diffusion.texts.TextEncoders._load", None)
+    second = Study.load(study).prepared
+    assert (generate(second.base, second.config.sampling) == images).all()
+    start = second.start()
+    captions = second.contributions.captions
+    assert start.conditions(captions, len(captions))[0]["encoder_hidden_states"].shape == (5, 272, 32)
 
 
 def test_what_does_not_fit_is_warned_of_with_what_helps(diffcredit, study, monkeypatch):

@@ -188,6 +188,16 @@ def test_sharded_weights_are_read_and_known_by_their_content(tmp_path):
     tiny.refused("/sd3/transformer: SD3Transformer2DModel cannot be loaded from there", Pipeline(folder).network)
 
 
+def test_a_study_is_identified_and_its_adapter_outlined_without_reading_the_network(tmp_path, monkeypatch):
+    folder = tiny_text_pipelines.flux(tmp_path / "flux")
+    monkeypatch.setattr("diffcredit.diffusion.pipeline.load_pretrained", None)
+    base = Pipeline(folder)
+    assert len(base.fingerprint) == 64
+    assert {each.device.type for each in base.outline.parameters()} == {"meta"}
+    with pytest.raises(TypeError):
+        base.network()
+
+
 def test_8_bits_need_a_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     monkeypatch.setitem(sys.modules, "bitsandbytes.functional", None)

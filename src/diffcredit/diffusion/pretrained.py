@@ -224,6 +224,11 @@ class PretrainedNetwork:
         return cls(own, kind, schedule, labels_of(folder))
 
     @property
+    def config(self) -> dict[str, Any]:
+        """The network's description."""
+        return read_json(self.folder / "config.json")
+
+    @property
     def fingerprint(self) -> str:
         return fingerprint([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
 
@@ -232,7 +237,7 @@ class PretrainedNetwork:
         import diffusers
 
         file, kind = self.folder / "config.json", getattr(diffusers, self.kind)
-        config = read_json(file)
+        config = self.config
         unet = self.kind == "UNet2DModel"
         for key in ("in_channels", "out_channels") if unet else ("in_channels",):
             if config.get(key, 3) != channels:

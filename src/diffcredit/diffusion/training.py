@@ -56,7 +56,7 @@ def train(
     its processes call this in the same way and train together; the first one writes the checkpoint and reports. Raises
     TrainingDiverged.
     """
-    if on_batch is None and settings.steps >= WORTHWHILE and trains_fast(model, settings):
+    if on_batch is None and settings.steps >= WORTHWHILE and trains_fast(model, settings, data):
         identity, places = [seed, len(data), ascend], [torch.arange(len(data))]
         options: dict[str, Any] = {"checkpoint": checkpoint, "identity": identity, "on_step": on_step}
         errors = _as_fleet([model], data, places, settings, [seed], 1, ascend=ascend, **options)
@@ -93,7 +93,7 @@ def train_each(
         some = slice(first, first + at_once)
         group = models[some]
         errors = None
-        if trains_fast(group[0], settings):
+        if trains_fast(group[0], settings, data):
             errors = _as_fleet(group, data, places[some], settings, seeds[some], at_once, on_step=progress(len(group)))
         if errors is not None:
             found += errors
@@ -120,9 +120,6 @@ def _as_fleet(
 ) -> list[TrainingDiverged | None] | None:
     """Train ``models`` as one fleet; return each one's error or None. If that fails, return None, models unchanged."""
     session = current_session()
-    if any(each.device != models[0].device for each in (data.conditions or {}).values()):
-        session.warn_once("training", "the conditions of all texts are too large for the device")
-        return None
     try:
         plans = [plan_among(data, where, settings, seed, models[0]) for where, seed in zip(places, seeds, strict=True)]
         fleet = fleet_for(session, models[0], data, settings, at_once, ascend=ascend)

@@ -89,7 +89,7 @@ def test_gradients_along_the_base_models_journey(model, tmp_path):
     given = dataclasses.replace(given, generated=model.sample([4, 5, 6], 5))
     settings = dataclasses.replace(SETTINGS, kind="journey_loss")
     seen = []
-    path = model.objective.sampler("ddim", 5).timesteps.numpy()
+    path = model.objective.sampler("ddim", 5).times.numpy()
     with torch.no_grad():
         model.denoise([4, 5, 6], 5, "ddim", None, on_step=lambda k, x: seen.append(x))
     at = [int(np.abs(path - t).argmin()) for t in (166, 500, 833)]
