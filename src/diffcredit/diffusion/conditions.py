@@ -67,7 +67,7 @@ class Conditioner(ABC):
         if self._missing(texts, pixels):
             self._read_kept(pixels)
         if new := self._missing(texts, pixels):
-            self._make(new, pixels, torch.device(device))
+            self._compute(new, pixels, torch.device(device))
         found = [self._known[text, pixels] for text in texts]
         block = found[0][0]
         if all(each is block for each, _ in found) and [place for _, place in found] == list(range(_length(block))):
@@ -77,7 +77,7 @@ class Conditioner(ABC):
     def _missing(self, texts: Sequence[str | None], pixels: int) -> list[str | None]:
         return [text for text in dict.fromkeys(texts) if (text, pixels) not in self._known]
 
-    def _make(self, texts: list[str | None], pixels: int, device: torch.device) -> None:
+    def _compute(self, texts: list[str | None], pixels: int, device: torch.device) -> None:
         """Compute the conditions of ``texts``, and keep them."""
         block: Conditions = {}
         with torch.no_grad():

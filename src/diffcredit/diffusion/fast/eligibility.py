@@ -8,7 +8,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from diffcredit.diffusion.diffusers_model import DiffusersModel
-from diffcredit.diffusion.eight_bit import Linear8bit
 from diffcredit.diffusion.fast.stacking import CannotStack, stacked
 from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.session import Session, current_session
@@ -52,8 +51,6 @@ def give_up(session: Session, what: str, error: Exception) -> None:
 def _obstacle(model: DiffusionModel | DiffusersModel) -> str | None:
     if not isinstance(model, DiffusersModel):
         return f"{type(model).__name__} is no DiffusersModel"
-    if any(isinstance(module, Linear8bit) for module in model.network.modules()):
-        return "base: 8bit"
     if find_spec("triton") is None:
         return "Triton is not installed"
     if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
