@@ -21,8 +21,9 @@ from diffcredit.diffusion.conditions import ClassLabels, Conditioner
 from diffcredit.diffusion.denoisers import NETWORKS
 from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.diffusers_model import DiffusersModel
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.first_stage import PIXELS, FirstStage, Pixels, first_stage
-from diffcredit.diffusion.model import Family, tensors_fingerprint
+from diffcredit.diffusion.model import Family
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective, objective_from
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pretrained import (

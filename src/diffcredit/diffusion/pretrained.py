@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -43,6 +43,7 @@ DOWNLOADED = (
     "*/model-*.safetensors",
 )
 NOT_DOWNLOADED = ["safety_checker/*"]
+Network = TypeVar("Network", bound=nn.Module)
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -128,6 +129,18 @@ def load_pretrained(kind: Any, folder: Path, dtype: torch.dtype = torch.float32)
     if missing := sorted(report["missing_keys"]):  # they would be random
         raise UserError(f"{folder}: {len(missing)} tensors of {kind.__name__} are missing, such as {missing[0]!r}")
     return model.eval()
+
+
+def convert(network: Network, dtype: torch.dtype) -> Network:
+    """Convert what the files of ``network`` have to ``dtype``, as loading does: tables that no file has stay."""
+    for module in network.modules():
+        for weight in module._parameters.values():
+            if weight is not None and weight.is_floating_point():
+                weight.data = weight.data.to(dtype)
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.is_floating_point() and name not in module._non_persistent_buffers_set:
+                module._buffers[name] = buffer.to(dtype)
+    return network
 
 
 def load_tokenizer(kind: Any, folder: Path) -> Any:

@@ -14,11 +14,11 @@ from torch.func import functional_call
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.counter_rng import normals_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel, Guide
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.dropout import CountedDropout
 from diffcredit.diffusion.fast.compiling import Compiled
 from diffcredit.diffusion.fast.fusion import FusionMode
 from diffcredit.diffusion.fast.stacking import stacked
-from diffcredit.diffusion.model import tensors_fingerprint
 from diffcredit.diffusion.session import Session
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.plugins import code_of
