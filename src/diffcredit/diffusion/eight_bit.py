@@ -36,7 +36,7 @@ class _Product(torch.autograd.Function):
     """x (m, in) → x Wᵀ + b."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:  # ty: ignore[invalid-method-override]
+    def forward(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
         library = import_module("bitsandbytes")
         state = library.MatmulLtState()  # a new one for each call: it would be written to
         state.CB, state.SCB, state.threshold, state.has_fp16_weights = weight, scale, OUTLIER, False
