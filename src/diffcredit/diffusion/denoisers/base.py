@@ -32,6 +32,10 @@ class Denoiser(ABC):
     unguided: ClassVar[float] = 1.0
     """The guidance at which :meth:`guide` returns the prediction with the condition."""
 
+    ragged: ClassVar[bool] = False
+    """Whether shapes within the network depend on numbers, as where texts are cut to their lengths. Such a network can
+    neither be compiled nor take several samples by ``vmap``."""
+
     @abstractmethod
     def predict(
         self,
@@ -118,6 +122,11 @@ class TextDenoiser(PipelineDenoiser):
     def encode(self, pipeline: Any, text: str, pixels: int) -> Conditions:
         """Return the condition of one text, without a leading dimension, computed by a ``pipeline`` that has nothing
         but its ``parts``. ``pixels`` is the side of the images."""
+
+    def outline(self, config: Mapping[str, Any]) -> Conditions | None:
+        """Return the condition of a text without numbers (device ``meta``), given the network's ``config``. Needed only
+        where :meth:`encode` cannot compute on that device, to estimate the memory of a study."""
+        return None
 
     def nothing(self, pipeline: Any, pixels: int) -> Conditions:
         """Return the condition of no text, which guidance starts from."""

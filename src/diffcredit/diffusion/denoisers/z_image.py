@@ -36,6 +36,7 @@ class ZImage(TextDenoiser):
     }
     guidance = 5.0
     unguided = 0.0
+    ragged = True
     density = Density(shift=2.0)
 
     def predict(
@@ -61,6 +62,12 @@ class ZImage(TextDenoiser):
         return {
             "hidden_states": pad(hidden, (0, 0, 0, TOKENS - len(hidden))),
             "mask": torch.arange(TOKENS, device=hidden.device) < len(hidden),
+        }
+
+    def outline(self, config: Mapping[str, Any]) -> Conditions:
+        return {
+            "hidden_states": torch.empty(TOKENS, config["cap_feat_dim"], device="meta"),
+            "mask": torch.empty(TOKENS, dtype=torch.bool, device="meta"),
         }
 
     def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
