@@ -60,7 +60,7 @@ FLIPS = SIGNIFICANCE / 6
 @dataclass(frozen=True)
 class Claim:
     """What is claimed of a study's credits, the numbers that tell, and whether they say so. ``expected``: neither an
-    axiom nor the order of the degrees demands it, and it may fail in a sound study."""
+    axiom nor the order of what was planted demands it, and it may fail in a sound study."""
 
     text: str
     numbers: str
