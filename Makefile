@@ -44,7 +44,9 @@ planted: $(BENCH_READY)  ## studies whose credits are known beforehand, with two
 	for seed in 0 1; do \
 	  $(BIN)/python -m studies.planted.make results/planted/$$seed --seed $$seed && \
 	  $(BIN)/diffcredit run results/planted/$$seed/twins/study.yaml && \
-	  $(BIN)/diffcredit run results/planted/$$seed/degraded/study.yaml || exit 1; \
+	  $(BIN)/diffcredit run results/planted/$$seed/degraded/study.yaml && \
+	  $(BIN)/diffcredit run results/planted/$$seed/shared-labels/study.yaml && \
+	  $(BIN)/diffcredit baselines results/planted/$$seed/shared-labels/study.yaml --method conditional_sampling || exit 1; \
 	done
 	$(BIN)/python -m studies.planted.check results/planted/0 results/planted/1 --figures docs
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
 
 from diffcredit.credit import Credits
+from diffcredit.util.arrays import FloatArray
 
 mpl.use("svg")
 mpl.rcParams |= {
@@ -22,6 +24,9 @@ from matplotlib import pyplot as plt  # noqa: E402  (after the backend is chosen
 COLOURS = ("#1f6feb", "#bc4c00", "#1a7f37", "#8250df")
 APART = 0.16  # of a row's height between two runs
 
+Quantity = Literal["credit", "credit − average", "help"]
+"""Help is credit − average, turned round where less of the property is better."""
+
 
 def draw(
     contributors: Sequence[str],
@@ -29,10 +34,12 @@ def draw(
     runs: Sequence[Mapping[str, Credits]],
     file: Path,
     *,
-    about_average: bool,
+    shown: Quantity,
+    sampled: Sequence[Mapping[str, FloatArray]] = (),
 ) -> None:
-    """A panel a property with a row a contributor: each run's credit and interval, and its average as a dashed line;
-    or ``about_average`` credit − average. ``notes`` tell what was planted, of whom there is something to tell."""
+    """A panel a property with a row a contributor: what is ``shown`` of each run's credits, with its interval; their
+    average as a dashed line where credits are. ``sampled``: each run's credits (n,) by conditional sampling, such that
+    more is better, as hollow diamonds. ``notes`` tell what was planted, of whom there is something to tell."""
     properties, places = list(runs[0]), np.arange(len(contributors))
     figure, axes = plt.subplots(
         1,
@@ -45,19 +52,25 @@ def draw(
         axis.axvline(0, color="#8b949e", linewidth=0.8)
         for run, (each, colour) in enumerate(zip(runs, COLOURS, strict=False)):
             credits, shift = each[property], (2 * run - (len(runs) - 1)) * APART
-            values, half = credits.values, (credits.high - credits.low) / 2
-            if about_average:
-                values, half = values - credits.average, credits.contrast_half_width
-            else:
+            values, half = credits.values - credits.average, credits.contrast_half_width
+            if shown == "credit":
+                values, half = credits.values, (credits.high - credits.low) / 2
                 axis.axvline(credits.average, color=colour, linewidth=0.8, linestyle="--", alpha=0.7)
+            if shown == "help":
+                values = credits.help()
             style = {"color": colour, "markersize": 3, "label": f"run {run + 1}"}
             axis.errorbar(values, places + shift, xerr=half, fmt="o", **style)
+            if sampled and (conditional := sampled[run].get(property)) is not None:
+                style |= {"label": f"conditional sampling, run {run + 1}", "markersize": 5, "markerfacecolor": "none"}
+                axis.plot(conditional - conditional.mean(), places + shift, "D", **style)
         axis.set_title(property, fontsize=9)
-        axis.set_xlabel("credit − average" if about_average else "credit")
+        axis.set_xlabel(shown)
         axis.locator_params(axis="x", nbins=5)
         axis.grid(axis="y", color="#d0d7de", linewidth=0.5)
     axes[0].set_yticks(places, [f"{name}: {notes[name]}" if name in notes else name for name in contributors])
     axes[0].invert_yaxis()
-    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, loc="outside upper right", ncols=len(runs))
+    # the first property may be one that nothing was sampled for
+    named = {label: mark for axis in axes for mark, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named, frameon=False, loc="outside upper right", ncols=len(named))
     figure.savefig(file, metadata={"Date": None})
     plt.close(figure)

@@ -11,7 +11,8 @@ from diffusers import UNet2DModel
 from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import networks
-from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.conditions import ClassLabels
+from diffcredit.diffusion.ddpm import DDPM, Following
 from diffcredit.diffusion.objectives.noise_schedule import NoiseSchedule
 from diffcredit.retraining.pruning import prune
 
@@ -71,6 +72,19 @@ def test_a_model_that_was_kept_is_bitwise_the_same(which, request, tmp_path: Pat
     data = again.encode(tiny.images(2))
     again.loss(data, torch.tensor([3, 150]), torch.ones_like(data.x)).mean().backward()
     assert all(parameter.grad is not None for parameter in again.network.parameters())
+
+
+def test_a_pruned_network_with_labels_is_kept_and_follows_them(tmp_path: Path):
+    following = Following(ClassLabels(["cat", "dog"]), ("cat", "dog"), 0.0)
+    whole = DDPM.create("tiny", tiny.SIDE, 3, following=following)
+    pruned = DDPM(prune(whole.network, 0.5, whole.example()), whole.config, following=following)
+    assert pruned.network.class_embedding.embedding_dim < whole.network.class_embedding.embedding_dim
+    pruned.save(tmp_path)
+    again = DDPM.load(tmp_path)
+    images = pruned.sample([2, 2], 3, prompts=["cat"])
+    np.testing.assert_array_equal(again.sample([2, 2], 3, prompts=["cat"]), images)
+    assert not np.array_equal(again.sample([2, 2], 3, prompts=["dog"]), images)
+    assert again.network.class_embedding.embedding_dim == pruned.network.class_embedding.embedding_dim
 
 
 def test_fingerprint_tells_weights_architectures_and_schedules_apart(model, pruned):

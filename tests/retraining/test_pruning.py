@@ -4,6 +4,7 @@ import math
 import re
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from diffusers.models.attention_processor import Attention
@@ -124,6 +125,28 @@ def test_removing_linear_channels_that_are_zero_changes_nothing(network):
     assert small.time_embedding.linear_2.out_features < 64
     assert output(small).allclose(output(network), atol=1e-6)
     assert not output(small).allclose(output(networks.build(TINY, 3)), atol=1e-2)
+
+
+def test_a_class_embedding_keeps_the_channels_of_the_time_embedding_it_is_added_to():
+    """The first 24 of 64 channels of both are zero: pruning them is masking them. Their parameters are counted."""
+    network = networks.build(TINY | {"num_class_embeds": 4}, 2)
+    with torch.no_grad():
+        for parameter in (*network.time_embedding.linear_2.parameters(), network.class_embedding.weight.T):
+            parameter[:24] = 0
+
+    def norms(channels: Coupled) -> Tensor:
+        maker = channels.name.replace("class_embedding", "time_embedding.linear_2")
+        return network.get_submodule(maker).weight.flatten(1).norm(dim=1)
+
+    example = EXAMPLE | {"class_labels": torch.zeros(1, dtype=torch.long)}
+    small = prune(network, 0.95, example, scores=norms)
+    assert widths_of(small) == widths_of(network)
+    assert small.class_embedding.weight.equal(network.class_embedding.weight[:, 24:])
+    assert small.time_embedding.linear_2.bias.equal(network.time_embedding.linear_2.bias[24:])
+    _, structure = trace(network, example)
+    left = {channels.name: small.get_submodule(channels.name) for channels in structure.coupled}
+    widths = [getattr(left[c.name], "embedding_dim", None) or len(left[c.name].weight) for c in structure.coupled]
+    assert structure.count(np.array([widths]))[0] == parameter_count(small)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.97])

@@ -6,10 +6,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from studies.planted.check import METHODS, Claim, combination, degraded_claims, exchange, twins_claims
+from studies.planted.check import (
+    CONDITIONAL,
+    METHODS,
+    Claim,
+    combination,
+    conditional_claims,
+    conditional_credits,
+    degraded_claims,
+    exchange,
+    run_of,
+    shared_labels_claims,
+    twins_claims,
+)
 from studies.planted.filtered import Filtered
-from studies.planted.make import DEGREES, FILTERED, HALF, TWINS, WHOLE, degree_of, make
+from studies.planted.make import (
+    DEGREES,
+    FILTERED,
+    HALF,
+    LABELS,
+    POOR,
+    SHARED,
+    TWINS,
+    WHOLE,
+    degree_of,
+    make,
+    photocopies,
+)
 
+from diffcredit.baselines.study import run_baselines
 from diffcredit.contributions import Contributions, load_contributions
 from diffcredit.credit import Credits, estimate
 from diffcredit.errors import UserError
@@ -19,6 +44,7 @@ from tiny_study import changed, run_here
 
 TWINS_STUDY = ("filtered", "flags", "flags twin", "mammals", "smileys", "smileys half")
 DEGRADED_STUDY = (*(f"degree {degree} {letter}" for degree in range(4) for letter in "abc"), "noise")
+SHARED_STUDY = tuple(f"{called} {kind}" for called in LABELS.values() for kind in ("good a", "good b", POOR))
 
 SHORT = {
     "model.train": {"steps": 60, "batch_size": 16, "learning_rate": 2e-3},
@@ -29,7 +55,7 @@ SHORT = {
     "sampling.images": 16,
 }
 
-EVALUATIONS = {"twins": 62, "degraded": 40}
+EVALUATIONS = {"twins": 62, "degraded": 40, SHARED: 62}
 
 
 def shortened(study: Path, folder: Path, changes: dict) -> Study:
@@ -93,10 +119,40 @@ def test_degrees_mix_the_same_emoji_with_more_noise(made):
     assert len(set(dealt)) > 0.95 * len(dealt)  # nobody's emoji are another's; the heaviest noise hides a few
 
 
+def test_labels_are_shared_by_emoji_as_they_are_and_by_photocopies(made):
+    contributions = Study.load(made / SHARED).contributions
+    assert contributions.contributors == SHARED_STUDY
+    assert contributions.counts.tolist() == [16] * 6
+    assert contributions.captions is not None
+    assert contributions.heldout_captions is not None
+    bundled = load_contributions(source="openmoji", resolution=16)
+    copied = photocopies(bundled.images)
+    dealt: list[int] = []
+    for name in SHARED_STUDY:
+        label = next(label for label, called in LABELS.items() if name.startswith(called))
+        owners = contributions.owner == contributions.contributors.index(name)
+        assert {contributions.captions[row] for row in np.flatnonzero(owners)} == {label}
+        among = copied if name.endswith(POOR) else bundled.images
+        dealt += [int((among == image).all(axis=(1, 2, 3)).argmax()) for image in given(contributions, name)]
+        assert bytes_of(given(contributions, name)) < bytes_of(among)
+    assert len(set(dealt)) == len(dealt)  # nobody's emoji are another's
+    assert set(contributions.heldout_captions) == set(LABELS)
+    assert bytes_of(contributions.heldout) < bytes_of(bundled.heldout)
+
+
+def test_photocopies_have_no_colours_and_softer_edges():
+    image = np.zeros((1, 16, 16, 3), np.uint8)
+    image[:, :, 8:] = (255, 0, 0)
+    (copy,) = photocopies(image).astype(float)
+    assert (copy == copy[..., :1]).all()
+    assert copy[8, -1, 0] == pytest.approx(0.299 * 255, abs=1)  # the luminance of red
+    assert 0 < copy[8, 7, 0] < copy[8, 8, 0] < copy[8, -1, 0]
+
+
 def test_the_seed_deals_anew_and_the_same_seed_the_same(made, tmp_path):
     for seed in (5, 6):
         make(tmp_path / str(seed), seed=seed)
-    for study in ("twins", "degraded"):
+    for study in ("twins", "degraded", SHARED):
         first, second, third = (Study.load(folder / study) for folder in (made, tmp_path / "5", tmp_path / "6"))
         assert first.contributions.fingerprint == second.contributions.fingerprint
         assert (first.contributions.fingerprint == third.contributions.fingerprint) == (study == "twins")
@@ -217,12 +273,48 @@ def test_credits_pass_where_they_rise_with_the_degree(rise, least, most):
     assert least <= len(found) <= most
 
 
+def shared_credits(worse: float, seed: int = 0, higher_is_better: bool = False) -> Credits:
+    """Credits of an additive game of noisy values, in which the poor contributors' worth is lower by ``worse``."""
+    poor = np.array([name.endswith(POOR) for name in SHARED_STUDY])
+    worth = (1.0 - worse * poor) * (1 if higher_is_better else -1)
+    coalitions, random = all_coalitions(6), np.random.default_rng(seed)
+    values = coalitions @ worth + 0.1 * random.standard_normal(len(coalitions))
+    found = estimate(coalitions[1:-1], values[1:-1], empty=0.0, full=[values[-1]], names=SHARED_STUDY)
+    return replace(found, higher_is_better=higher_is_better)
+
+
+@pytest.mark.parametrize("better", [False, True])
+@pytest.mark.parametrize(("worse", "fails"), [(1.0, 0), (0.0, 2), (-1.0, 2)])
+def test_credits_pass_where_good_ones_surely_help_more(worse, fails, better):
+    found = shared_labels_claims(SHARED_STUDY, "heldout_loss", shared_credits(worse, higher_is_better=better))
+    assert len(failed(found)) == fails
+    assert not any(claim.expected for claim in found)
+    assert all(claim.expected for claim in shared_labels_claims(SHARED_STUDY, "kid", shared_credits(worse)))
+
+
+@pytest.mark.parametrize(
+    ("conditional", "fails"),
+    [
+        ([1, 1, 1, 2, 2, 2], []),
+        ([1, 1, 1, 1, 1, 1], ["conditional sampling distinguishes flags from smileys-emotion"]),
+        ([1, 1, 0.9, 2, 2, 2], ["flags"]),
+        ([0, 2, 1, 2, 2, 2], ["conditional sampling distinguishes flags from smileys-emotion"]),
+    ],
+)
+def test_conditional_sampling_passes_where_a_label_has_one_credit(conditional, fails):
+    credits = shared_credits(1.0)
+    found = conditional_claims(SHARED_STUDY, "colourfulness", credits, np.array(conditional, float), credits)
+    assert failed(found) == fails
+    corrected = conditional_claims(SHARED_STUDY, "kid", credits, np.ones(6), shared_credits(0.0))
+    assert failed(corrected)[-2:] == ["corrected by evaluations"] * 2
+
+
 def test_the_figure_names_everybody_and_what_was_planted(tmp_path):
     pytest.importorskip("matplotlib")
     from studies.planted.figures import draw
 
     runs = [{"heldout_loss": twins_credits(seed), "kid": twins_credits(seed, twin=0.5)} for seed in range(2)]
-    draw(TWINS_STUDY, {"filtered": "never used"}, runs, tmp_path / "twins.svg", about_average=False)
+    draw(TWINS_STUDY, {"filtered": "never used"}, runs, tmp_path / "twins.svg", shown="credit")
     drawn = (tmp_path / "twins.svg").read_text()
     for text in ("filtered: never used", *TWINS_STUDY[1:], "heldout_loss", "kid", "run 1", "run 2"):
         assert f"<!-- {text} -->" in drawn
@@ -231,7 +323,7 @@ def test_the_figure_names_everybody_and_what_was_planted(tmp_path):
 @pytest.mark.slow
 def test_the_studies_in_short(made, tmp_path):
     """The axioms hold however little is trained; that noise hurts shows after little training."""
-    for name in METHODS:
+    for name in ("twins", "degraded"):
         run_here(shortened(made / name, tmp_path / name, {**SHORT, "stop.evaluations": EVALUATIONS[name]}).file)
     study = Study.load(tmp_path / "twins")
     for property, credits in study.credits(METHODS["twins"]).items():
@@ -242,3 +334,16 @@ def test_the_studies_in_short(made, tmp_path):
     assert "credits are ordered by degree" not in failed(
         degraded_claims(study.contributions.contributors, "heldout_loss", credits)
     )
+
+
+@pytest.mark.slow
+def test_conditional_sampling_does_not_see_who_gave_photocopies(made, tmp_path):
+    """However little is trained, a label's contributors have one credit; colours show after little training."""
+    study = shortened(made / SHARED, tmp_path, {**SHORT, "stop.evaluations": EVALUATIONS[SHARED]})
+    run_here(study.file)
+    with pytest.raises(UserError, match=f"diffcredit baselines .* --method {CONDITIONAL}"):
+        conditional_credits(study)
+    run_baselines(study, [{"name": CONDITIONAL}])
+    run = run_of(SHARED, study)
+    assert set(run.conditional) == {"colourfulness", "kid"}
+    assert not [claim for property, claim in run.claims if property == "colourfulness" and not claim.holds]

@@ -64,6 +64,15 @@ def test_a_members_images_follow_its_own_captions(tmp_path):
             assert abs(found[level] - 20 * times / len(own)) < times
 
 
+def test_images_behind_the_captions_change_nothing(tmp_path):
+    """Whoever gives noise under the same captions has the same pool, and so the same credit."""
+    surrogate, noisy = prepared(tmp_path / "given"), Conditional()
+    noise = np.random.default_rng(0).integers(0, 256, given().images.shape, dtype=np.uint8)
+    other = dataclasses.replace(given(), images=noise)
+    noisy.prepare(dataclasses.replace(material(tmp_path / "noise", base=Followed()), contributions=other))
+    np.testing.assert_array_equal(noisy.library, surrogate.library)
+
+
 def test_captions_do_not_depend_on_the_order_of_the_images():
     one = given()
     order = np.random.default_rng(0).permutation(10)

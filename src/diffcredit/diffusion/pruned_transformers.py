@@ -76,6 +76,8 @@ def sync_layers(network: nn.Module) -> None:
             module.out_features, module.in_features = module.weight.shape
         elif isinstance(module, nn.GroupNorm):
             module.num_channels = module.weight.shape[0]
+        elif isinstance(module, nn.Embedding):
+            module.num_embeddings, module.embedding_dim = module.weight.shape
 
 
 def sync_heads(network: nn.Module) -> None:

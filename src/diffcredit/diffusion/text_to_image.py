@@ -107,10 +107,6 @@ class TextToImageLoRA(DiffusersModel):
         density = {} if self.density is None else {"density": asdict(self.density)}
         return density | ({"scales": dict(adapter.scales)} if adapter.scales else {})
 
-    def example(self) -> dict[str, Tensor]:
-        nothing = {} if self.conditioner is None else self.conditioner.embed(self.prompts[:1], self.pixels)
-        return super().example() | dict(nothing)
-
     def untrained(self, seed: int) -> Self:
         """Return the pipeline with a fresh adapter of the same layers, ranks and scales."""
         model, adapter = copy.copy(self), adapter_of(self.network)

@@ -102,8 +102,9 @@ class Pools(PooledImages):
 class Conditional(PooledImages):
     """Pools of images that the base model makes from each contributor's captions (SurrogateSHAP).
 
-    The assumption: a coalition's model would make what the base model makes when given the coalition's captions. The
-    model must follow the captions of its training images. Where the study states prompts, its own images follow these,
+    The assumption: a coalition's model would make what the base model makes when given the coalition's captions. So
+    contributors with the same captions get the same credit, whatever their images are like. The model must follow the
+    captions, or labels, of its training images. Where the study states prompts, its own images follow these,
     and the pools the captions all the same.
     """
 

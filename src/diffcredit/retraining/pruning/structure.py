@@ -23,7 +23,7 @@ from diffcredit.errors import UserError
 Example = dict[str, Tensor]  # inputs with which the network's structure is traced
 Integers = NDArray[np.int64]
 
-LAYERS = (nn.Conv2d, nn.Linear, nn.GroupNorm, nn.LayerNorm)
+LAYERS = (nn.Conv2d, nn.Linear, nn.GroupNorm, nn.LayerNorm, nn.Embedding)
 TOLERANCE = 0.02  # relative error of the number of parameters that is accepted
 NEAR = 0.01  # the same, for the sake of even widths
 BALANCE = 0.25  # largest difference between the shares of linear and of convolutions' channels that are kept
@@ -143,6 +143,8 @@ def _heads(network: nn.Module) -> dict[nn.Module, int]:
 
 
 def _shape(layer: nn.Module) -> tuple[int, int, int, int]:
+    if isinstance(layer, nn.Embedding):
+        return layer.embedding_dim, layer.num_embeddings, 1, 0
     weight, bias = cast(Tensor, layer.weight), int(layer.bias is not None)
     if weight.ndim == 1:
         return len(weight), 1, 1, bias
