@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.adapter_files import read_adapter
