@@ -29,8 +29,8 @@ def mixed(texts: Iterable[str]) -> list[str]:
 
 
 class CaptionEncoder(Conditioner):
-    """A text encoder of transformers in ``folder``: hidden states of ``TOKENS`` tokens, 0 where there is none, and
-    their mean."""
+    """A text encoder of transformers in ``folder``: hidden states of ``TOKENS`` tokens (of fewer where it takes no
+    more), 0 where there is none, and their mean."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -43,7 +43,8 @@ class CaptionEncoder(Conditioner):
 
         self._encoder: Any = load_pretrained(getattr(transformers, kind), folder).requires_grad_(False)
         self._tokenizer: Any = load_tokenizer(getattr(transformers, KINDS[kind]), folder)
-        self.fingerprint = fingerprint(["captions", weights_fingerprint(folder), TOKENS])
+        self._tokens = min(TOKENS, config.get("max_position_embeddings", TOKENS))
+        self.fingerprint = fingerprint(["captions", weights_fingerprint(folder), self._tokens])
 
     @property
     def widths(self) -> dict[str, int]:
@@ -60,7 +61,7 @@ class CaptionEncoder(Conditioner):
             self._encoder.to("cpu")
 
     def _states(self, text: str, device: torch.device) -> Conditions:
-        options: Mapping[str, Any] = {"padding": "max_length", "max_length": TOKENS, "truncation": True}
+        options: Mapping[str, Any] = {"padding": "max_length", "max_length": self._tokens, "truncation": True}
         tokens = self._tokenizer(text, return_tensors="pt", **options).to(device)
         seen: Tensor = tokens.attention_mask[0, :, None].float()
         hidden = self._encoder(tokens.input_ids, attention_mask=tokens.attention_mask)[0][0].float() * seen

@@ -47,7 +47,8 @@ class DiffusersModel(DiffusionModel):
         return self.stage.fingerprint
 
     def example(self) -> dict[str, Tensor]:
-        return {"sample": torch.zeros(1, *self.shape), "timestep": torch.ones(1, dtype=torch.long)}
+        nothing = {} if self.conditioner is None else self.conditioner.embed(self.prompts[:1], self.pixels)
+        return {"sample": torch.zeros(1, *self.shape), "timestep": torch.ones(1, dtype=torch.long), **nothing}
 
     def encode(
         self,

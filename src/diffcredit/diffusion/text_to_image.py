@@ -89,10 +89,6 @@ class TextToImageLoRA(DiffusersModel):
         trained = ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
         return {name.replace(".default.", "."): p.detach().cpu().contiguous() for name, p in trained}
 
-    def example(self) -> dict[str, Tensor]:
-        nothing = {} if self.conditioner is None else self.conditioner.embed(self.prompts[:1], self.pixels)
-        return super().example() | dict(nothing)
-
     def untrained(self, seed: int) -> Self:
         """Return the pipeline with a fresh adapter of the same ranks."""
         model = copy.copy(self)

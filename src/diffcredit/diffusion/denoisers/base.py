@@ -29,6 +29,10 @@ class Denoiser(ABC):
     unguided: ClassVar[float] = 1.0
     """The guidance at which :meth:`guide` returns the prediction with the condition."""
 
+    vectorised: ClassVar[bool] = True
+    """Whether ``torch.func.vmap`` goes through :meth:`predict`, so that gradients of several images are computed
+    together. Not where shapes within the network depend on the condition."""
+
     @abstractmethod
     def predict(
         self,

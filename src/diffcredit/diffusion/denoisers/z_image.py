@@ -36,6 +36,7 @@ class ZImage(TextDenoiser):
     }
     guidance = 5.0
     unguided = 0.0
+    vectorised = False
     density = Density(shift=2.0)
 
     def predict(
