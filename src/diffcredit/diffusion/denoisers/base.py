@@ -29,9 +29,9 @@ class Denoiser(ABC):
     unguided: ClassVar[float] = 1.0
     """The guidance at which :meth:`guide` returns the prediction with the condition."""
 
-    vectorised: ClassVar[bool] = True
-    """Whether ``torch.func.vmap`` goes through :meth:`predict`, so that gradients of several images are computed
-    together. Not where shapes within the network depend on the condition."""
+    ragged: ClassVar[bool] = False
+    """Whether shapes within the network depend on numbers, as where texts are cut to their lengths. Such a network can
+    neither be compiled nor take several samples by ``vmap``."""
 
     @abstractmethod
     def predict(

@@ -36,7 +36,7 @@ class ZImage(TextDenoiser):
     }
     guidance = 5.0
     unguided = 0.0
-    vectorised = False
+    ragged = True
     density = Density(shift=2.0)
 
     def predict(
