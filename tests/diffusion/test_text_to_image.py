@@ -14,10 +14,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from diffcredit.diffusion import Training
+from diffcredit.diffusion.adapters import projections, ranks_and_scales
 from diffcredit.diffusion.denoisers.stable_diffusion import StableDiffusion
 from diffcredit.diffusion.pipeline import Pipeline, pipeline
-from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA, _ranks_and_scales, projections
+from diffcredit.diffusion.text_to_image import LoRAFamily, TextToImageLoRA
 from diffcredit.diffusion.training import train
+from diffcredit.errors import DiffcreditError
 from diffcredit.retraining.pruning import prune_ranks
 from diffcredit.study.study import Study
 from tiny_study import files_below, recorded_values, rows, run_here, write_study
@@ -273,7 +275,7 @@ def test_a_rank_of_256_on_stable_diffusion_has_51_million_parameters():
     network.requires_grad_(False)
     names = projections(network, StableDiffusion.targets)
     assert len(names) == 16 * 8
-    config = LoraConfig(**_ranks_and_scales(dict.fromkeys(names, 256)))
+    config = LoraConfig(**ranks_and_scales(dict.fromkeys(names, 256), {}))
     with torch.device("meta"):
         network.add_adapter(config)
     trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
@@ -361,10 +363,20 @@ def test_what_is_no_saved_adapter_is_named(adapted, base, tmp_path):
     adapted.save(tmp_path)
     tensors = load_file(tmp_path / ADAPTER)
     name = next(name for name in tensors if "lora_B" in name)
-    another = rf"{ADAPTER}: not an adapter of this network's attention"
-    refused_with(another, {key: tensor for key, tensor in tensors.items() if key != name})
-    refused_with(another, tensors | {f"{name}s": torch.zeros(3, 5)})
+    layer = re.escape(name.removeprefix("unet.").removesuffix(".lora_B.weight"))
+    others = {key: tensor for key, tensor in tensors.items() if key != name}
+    refused_with(rf"{ADAPTER}: not a whole adapter; lora_B of {layer} is missing", others)
+    refused_with(
+        rf"{ADAPTER}: {layer}\.lora_B\.weights is no factor of LoRA", tensors | {f"{name}s": torch.zeros(3, 5)}
+    )
+    another = rf"{ADAPTER}: not an adapter of this network: {layer} has lora_A .* and lora_B \(3, 5\); for .* they are "
     refused_with(another, tensors | {name: torch.zeros(3, 5)})
+    pair = {key for key in tensors if key.startswith(name.removesuffix("B.weight"))}
+    rest = {key: tensor for key, tensor in tensors.items() if key not in pair}
+    adapted.save(tmp_path)
+    save_file(rest, tmp_path / ADAPTER)
+    with pytest.raises(DiffcreditError, match="damaged"):
+        TextToImageLoRA.load(tmp_path, base)
     refused_with(r"config\.json: family 'ddpm'; accepted: 'lora'", lora='"ddpm"')
     refused_with(r"config\.json: not the description of a saved model; 'base' is missing", base='"bass"')
     refused_with(r"config\.json: cannot be read", family="")

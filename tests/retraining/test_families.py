@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from diffusers import UNet2DConditionModel
 
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM, LatentFamily
@@ -17,6 +18,7 @@ from diffcredit.retraining.base import RetrainingContext
 from diffcredit.retraining.pruning.ranks import has_adapters
 from diffcredit.util.plugins import build
 from diffcredit.util.progress import silent
+from diffusion import trained_adapters
 from diffusion.tiny_pipelines import autoencoder_kl, stable_diffusion
 
 from .test_retrainings import contributions
@@ -42,6 +44,7 @@ CASES = [
     *[("pixel", method) for method in OPTIONS if method.startswith("sparse ")],
     ("latent", "sparsified"),
     *[("text", method) for method in ("from_scratch", "sparsified", "gradient_ascent", "influence", "soup")],
+    *[("own", method) for method in OPTIONS if method != "sparse lora"],
 ]
 
 
@@ -51,17 +54,27 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RetrainingCo
     autoencoder_kl().save_pretrained(folder / "autoencoder")
     latent = LatentFamily(preset="tiny", autoencoder=str(folder / "autoencoder"))
     text = LoRAFamily(str(stable_diffusion(folder / "pipeline")), rank=4)
+    own = LoRAFamily(text.pretrained, adapter=str(_own_adapter(folder)))
     made = {}
-    for name, side in (("pixel", 8), ("latent", 16), ("text", 16)):
+    for name, side in (("pixel", 8), ("latent", 16), ("text", 16), ("own", 16)):
         given = dataclasses.replace(contributions(side=side), captions=CAPTIONS)
         if name == "pixel":
             base, load = DDPM.create("tiny", side, seed=0), DDPM.load
         else:
-            family = latent if name == "latent" else text
+            family = {"latent": latent, "text": text, "own": own}[name]
             base, load = family.start(given, seed=0), family.load
-        train(base, base.encode(given.images, given.captions), TRAINING, seed=1)
+        if name != "own":  # which comes trained
+            train(base, base.encode(given.images, given.captions), TRAINING, seed=1)
         made[name] = RetrainingContext(base, given, TRAINING, seed=2, folder=folder / name, load=load, progress=silent)
     return made
+
+
+def _own_adapter(folder: Path) -> Path:
+    """One by plain peft in kohya's format, with two ranks and scales, on linear layers and convolutions."""
+    network = UNet2DConditionModel.from_pretrained(folder / "pipeline" / "unet")
+    layers = trained_adapters.adaptable(network, "attentions", "resnets")
+    factors = trained_adapters.factors_of(trained_adapters.trained(network, layers, 4, 2.0))
+    return trained_adapters.by_kohya(folder / "mine.safetensors", factors)
 
 
 @pytest.mark.parametrize(("family", "method"), CASES)
@@ -117,3 +130,26 @@ def test_from_scratch_a_text_to_image_model_learns_a_fresh_adapter(contexts):
         retraining.prepare(dataclasses.replace(context, base=base))
         results.append([model.fingerprint for model in retraining.models_for(COALITIONS[1:2], SEEDS[1:2])])
     assert results[0] == results[1]
+
+
+def _scales(network) -> dict[str, float]:
+    return {name: layer.scaling["default"] for name, layer in network.named_modules() if hasattr(layer, "lora_A")}
+
+
+@pytest.mark.parametrize("method", ["from_scratch", "sparsified"])
+def test_coalitions_train_the_layers_of_a_users_adapter_at_its_scales(contexts, method, tmp_path):
+    context = contexts["own"]
+    retraining = build(method, OPTIONS[method], RETRAININGS, where="retraining", beside=Path())
+    retraining.prepare(context)
+    before = _scales(context.base.network)
+    assert {*before.values()} == {0.5, 1.0}
+    models = list(retraining.models_for(COALITIONS, SEEDS))
+    assert all(_scales(model.network) == before for model in models)
+    frozen = dict(context.base.base.network().named_parameters())
+    for name, weight in models[2].network.named_parameters():
+        if not weight.requires_grad:
+            assert weight is frozen[name.replace(".base_layer", "")]
+    nobody = context.base.create(context.base.base, 2, context.base.prompts, None, 16, seed=0)
+    assert (models[0].sample([0, 1], 2) == nobody.sample([0, 1], 2)).all(), "the pipeline without the adapter"
+    models[1].save(tmp_path)
+    assert _scales(context.load(tmp_path).network) == before

@@ -114,7 +114,8 @@ def test_pools_stand_in_for_the_images_of_the_prompts(made):
         for text, value in pools[name].items():
             owners = shared_out(np.array([c == "1" for c in text]), np.array([3, 3, 3]), len(rows))
             by_hand = np.stack([images[owner][row] for owner, row in zip(owners, rows, strict=True)])
-            assert value == colourfulness(by_hand).mean()
+            # a study samples with its own number of threads, which may round a pixel otherwise
+            assert value == pytest.approx(colourfulness(by_hand).mean(), rel=1e-4)
 
 
 def test_the_ledger_has_the_prompts(made):

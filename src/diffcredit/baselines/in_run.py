@@ -115,7 +115,14 @@ class InRunShapley(Scoring):
             if step % self.every:
                 return
             at_once = micro_batch_in_use(model, settings)
-            against = draw(validation, step, unmirrored, draws_seed, model.time_steps, dropout=model.condition_dropout)
+            against = draw(
+                validation,
+                step,
+                unmirrored,
+                draws_seed,
+                model.time_steps,
+                dropout=getattr(model, "condition_dropout", 0.0),
+            )
             direction = mean_gradient(model, _parts(*against), len(against[0]), weights, at_once=at_once)
             found = derivatives(model, _parts(batch, t, noise), len(batch), direction, at_once=at_once)
             if settings.min_snr is not None:

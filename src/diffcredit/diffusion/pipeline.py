@@ -1,6 +1,5 @@
 """The frozen parts of a text-to-image model: a pipeline of diffusers, read once per process and shared."""
 
-import copy
 import hashlib
 from functools import lru_cache
 from importlib import import_module
@@ -15,6 +14,7 @@ from diffcredit.diffusion.denoisers import PIPELINES
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser, TextDenoiser
 from diffcredit.diffusion.denoisers.refusals import reason_against
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
+from diffcredit.diffusion.frozen import FrozenBase
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pretrained import (
@@ -32,14 +32,14 @@ from diffcredit.util.plugins import build
 BasePrecision = Literal["float32", "bf16", "8bit"]
 
 
-class Pipeline:
+class Pipeline(FrozenBase):
     """A pipeline in ``folder``: network, autoencoder, text encoders, objective. ``denoiser`` names a class of the
     user's own, ``package.module:Class``; ``precision`` is that of the frozen weights."""
 
     def __init__(self, folder: Path, denoiser: str | None = None, precision: BasePrecision | None = None) -> None:
         self.folder = folder
         self.index = read_json(folder / "model_index.json")
-        self.denoiser = find_denoiser(folder, self.index, denoiser)
+        self.denoiser: PipelineDenoiser = find_denoiser(folder, self.index, denoiser)
         name = self.denoiser.component
         texts = self.denoiser.parts if isinstance(self.denoiser, TextDenoiser) else ()
         self.parts: tuple[str, ...] = (name, "vae", *texts, "scheduler")
@@ -53,6 +53,8 @@ class Pipeline:
         self.precision: BasePrecision = precision or self.denoiser.precision
         self.config = read_json(folder / name / "config.json")
         self.denoiser.check(folder, self.index, self.config)
+        self.computes = None if self.precision == "float32" else torch.bfloat16
+        self.guidance, self.fingerprint = self.denoiser.guidance, self._fingerprint()
         self.stage: FirstStage = first_stage(str(folder))
         self._network = self._load_network()
         self.conditioner: Conditioner = self._make_conditioner()
@@ -77,22 +79,12 @@ class Pipeline:
         dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
         return TextEncoders(self.folder, self.denoiser, self.index, dtype, self.fingerprint)
 
-    @property
-    def computes(self) -> torch.dtype | None:
-        """The type of the network's inputs where it is not float32."""
-        return None if self.precision == "float32" else torch.bfloat16
-
-    @property
-    def fingerprint(self) -> str:
+    def _fingerprint(self) -> str:
         parts = [weights_fingerprint(self.folder / part) for part in self.parts if (self.folder / part).is_dir()]
         settings = self.denoiser.told if isinstance(self.denoiser, TextDenoiser) else ()
         told = [f"{name}={self.index[name]}" for name in settings if name in self.index]
         lossy = [] if self.precision == "float32" else [self.precision]
         return hashlib.sha256("".join([*parts, *told, *lossy]).encode()).hexdigest()
-
-    def network(self) -> nn.Module:
-        """Return a new network with the shared, frozen weights."""
-        return copy.deepcopy(self._network, {id(parameter): parameter for parameter in self._network.parameters()})
 
     def objective(self, side: int, density: Density | None = None) -> Objective:
         """Return the objective for latents (c, side, side); ``density`` is the training density of σ, by default the

@@ -28,6 +28,7 @@ from diffcredit.diffusion.optimizers import averaged_share, learning_rate, make_
 from diffcredit.diffusion.settings import Training
 from diffcredit.errors import DiffcreditError, UserError
 from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.events import event
 
 LOSS_CHECK_STEPS = 50  # reading the loss makes a GPU wait, so it is not done at every step
 
@@ -63,7 +64,7 @@ def train_stepwise(
         _gradient_checkpointing(network, settings.gradient_checkpointing),
         interruption(checkpoint is not None) as interrupted,
     ):
-        run = _Run(model, settings, together, ascend=ascend)
+        run = _Run(model, settings, together, ascend=ascend, reports=checkpoint is not None and together.rank == 0)
         if checkpoint is not None:
             state = read_checkpoint(checkpoint, identity, model.device)
             if state is not None:
@@ -75,7 +76,9 @@ def train_stepwise(
         while run.step < settings.steps:
             step = run.step
             key = noise_key(seed, step)
-            batch, t, noise = draw(data, step, settings, seed, model.time_steps, dropout=model.condition_dropout)
+            batch, t, noise = draw(
+                data, step, settings, seed, model.time_steps, dropout=getattr(model, "condition_dropout", 0.0)
+            )
             if on_batch is not None:
                 on_batch(step, batch, t, noise)
             run.advance(batch, t, noise, lambda place, key=key: reseed(key, place))
@@ -147,7 +150,10 @@ def processes() -> Generator[Processes]:
 class _Run:
     """The state of a training run: weights, the optimizer's state, averaged weights, step."""
 
-    def __init__(self, model: DiffusionModel, settings: Training, together: Processes, *, ascend: bool) -> None:
+    def __init__(
+        self, model: DiffusionModel, settings: Training, together: Processes, *, ascend: bool, reports: bool
+    ) -> None:
+        self.reports = reports
         self.model, self.settings, self.together, self.step = model, settings, together, 0
         self.sign = -1 if ascend else 1
         self.parameters = {name: value for name, value in model.network.named_parameters() if value.requires_grad}
@@ -207,11 +213,13 @@ class _Run:
         return losses
 
     def check_losses(self) -> None:
-        """Raise TrainingDiverged if a loss since the last check is not finite."""
+        """Raise TrainingDiverged if a loss since the last check is not finite; report their mean otherwise."""
         losses = self.losses[: self.step - self.checked].tolist()
         for step, loss in enumerate(losses, start=self.checked + 1):
             if not abs(loss) < float("inf"):
                 raise diverged(f"the training loss became {loss} at step {step}", self.settings)
+        if losses and self.reports:
+            event("training loss", step=self.step, loss=sum(losses) / len(losses))
         self.checked = self.step
 
     def finish(self) -> None:

@@ -16,6 +16,7 @@ from diffcredit.ledger import Evaluation, Ledger, NoLedger, RecipeRecord
 from diffcredit.ledger.purposes import REFERENCE_REPLICATES
 from diffcredit.study import identity
 from diffcredit.study.crediting import estimate_all
+from diffcredit.study.reference import ADAPTED
 from diffcredit.study.schedule import Schedule, studied
 from diffcredit.study.sections import RetrainingSection, StopSection
 from diffcredit.study.workers import worker_files
@@ -135,9 +136,11 @@ class Recipe:
 
     def reference_model(self, replicate: int) -> "DiffusionModel":
         """Return the model of a reference that is no coalition's, by the ``replicate`` number of its evaluation."""
-        prepared = self.study.prepared
+        study, prepared = self.study, self.study.prepared
         if replicate == REFERENCE_REPLICATES["pretrained"]:
-            return prepared.start()
+            start = prepared.start()
+            # what came is the pipeline, also where a trained adapter came with it
+            return self.context.untrained(start) if study.config.model.family == ADAPTED else start
         # a plug-in need not have a start
         return self.context.untrained(getattr(self.retraining, "start", prepared.base))
 

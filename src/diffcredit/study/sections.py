@@ -22,7 +22,9 @@ from diffcredit.diffusion.settings import Count, PositiveInt, Prompts, Training
 from diffcredit.errors import UserError
 from diffcredit.util.links import real_path
 
-MODELS = ("pretrained", "autoencoder")  # options of every family that name a folder or a model on the hub
+# options of every family that name a folder or a model on the hub
+FOLDERS = ("pretrained", "autoencoder", "text_encoder")
+MODELS = (*FOLDERS, "adapter")  # and a file or a folder
 PATHS = ("weights", "reference", "model")  # options of properties and extractors that may name a file or folder
 FILES = ("weights", "reference")  # of PATHS, those that built-in components always read as a file, a folder or a word
 WORDS = ("contributions", "heldout")  # values of these options that name a part of the data instead of a path
@@ -117,11 +119,16 @@ class ModelSection(Component):
 
     def resolved(self, folder: Path) -> Self:
         """Return the section with models in ``folder`` as full paths; other models may be ids of the hub."""
+        given = {key: value for key in MODELS if isinstance(value := self.options.get(key), str)}
         here = {
             key: str(real_path(folder / value))
-            for key in MODELS
-            if isinstance(value := self.options.get(key), str) and _exists(folder / value, as_folder=True)
+            for key, value in given.items()
+            if _exists(folder / value, as_folder=key in FOLDERS)
         }
+        own = given.get("adapter", "~")
+        if "adapter" not in here and ":" not in self.family and not own.startswith("~"):
+            # it is on no hub, and where it is missing, the error must not depend on the working directory
+            here["adapter"] = str(real_path(folder) / own)
         return self.model_copy(update=here)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, inject_adapter_in_model
 
 from diffcredit.diffusion import Sampling, Training, networks
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast.fleet import Fleet, plan_among, train_fleet
-from diffcredit.diffusion.fast.functional import functions_of
+from diffcredit.diffusion.fast.functional import architecture, functions_of
 from diffcredit.diffusion.fast.sampling import FastSampler
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.session import Session
@@ -109,6 +110,27 @@ def test_adapters_on_one_frozen_base(dropout):
         return made
 
     compare(adapted, 3)
+
+
+def adapted_anywhere(seed: int, alpha: float) -> DDPM:
+    """With an adapter on convolutions and on the time embedding too, as users train it."""
+    made = _frozen(model(0))
+    targets = ["to_q", "to_v", "conv1", "conv_shortcut", "time_emb_proj"]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        inject_adapter_in_model(LoraConfig(r=2, lora_alpha=alpha, target_modules=targets), made.network)
+    made.network.double()
+    return made
+
+
+def test_adapters_on_convolutions():
+    compare(lambda place: adapted_anywhere(place, 1.0), 2)
+
+
+def test_adapters_of_other_scales_are_another_architecture():
+    """The scale is a number in compiled code, which another adapter's model must not be given."""
+    assert architecture(adapted_anywhere(0, 1.0)) == architecture(adapted_anywhere(1, 1.0))
+    assert architecture(adapted_anywhere(0, 1.0)) != architecture(adapted_anywhere(0, 2.0))
 
 
 def test_one_that_diverges_is_told_and_spoils_no_other():

@@ -26,6 +26,9 @@ class Denoiser(ABC):
     targets: ClassVar[tuple[str, ...]] = ("to_q", "to_k", "to_v", "to_out.0")
     """How the names of the linear layers end that an adapter changes by default."""
 
+    component: ClassVar[str] = "transformer"
+    """The network's folder in a pipeline, which is also the prefix of a saved adapter's weights."""
+
     unguided: ClassVar[float] = 1.0
     """The guidance at which :meth:`guide` returns the prediction with the condition."""
 
@@ -73,9 +76,6 @@ class PipelineDenoiser(Denoiser):
 
     pipelines: ClassVar[tuple[str, ...]]
     """The classes of diffusers' pipelines that it serves, as ``_class_name`` in ``model_index.json``."""
-
-    component: ClassVar[str] = "transformer"
-    """The network's folder in the pipeline, which is also the prefix of a saved adapter's weights."""
 
     guidance: ClassVar[float]
     """The pipeline's own guidance."""

@@ -14,6 +14,7 @@ class UNet(Denoiser):
     """A network with labels has an embedding for each class and, where conditions are dropped, one more for none."""
 
     network = "UNet2DModel"
+    component = "unet"
 
     def predict(
         self,

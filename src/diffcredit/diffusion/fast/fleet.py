@@ -25,8 +25,10 @@ from diffcredit.diffusion.optimizers import averaged_share, learning_rate
 from diffcredit.diffusion.session import Session
 from diffcredit.diffusion.settings import Training
 from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.events import event
 
 LOOK_STEPS = 25  # between two checks of the losses, for which the host waits for the device
+REPORT_STEPS = 4 * LOOK_STEPS  # between two reports of the loss
 DROPPED = 2**20  # words that a dropout may need per sample, or samples
 
 
@@ -129,6 +131,11 @@ class Fleet:
         """Return whether a model is left whose losses of the first ``done`` steps are finite; waits for the device."""
         self._hold_current_stream()
         return bool(self._losses[:done].isfinite().all(dim=0).any())
+
+    def loss(self, done: int) -> float:
+        """Return the first model's mean loss of the last steps, after ``done`` of them; waits for the device."""
+        self._hold_current_stream()
+        return float(self._losses[max(0, done - REPORT_STEPS) : done, 0].mean())
 
     def state(self, done: int) -> dict[str, Any]:
         """Return all that changes with the steps, after ``done`` of them."""
@@ -294,6 +301,8 @@ def train_fleet(
                 done += 1
             if on_step is not None:
                 on_step(done, steps)
+            if checkpoint is not None and done % REPORT_STEPS == 0:
+                event("training loss", step=done, loss=fleet.loss(done))
             overdue = time.monotonic() - saved > checkpoints.CHECKPOINT_SECONDS
             if checkpoint is not None and (overdue or interrupted.is_set()):
                 if fleet.sound(done):  # only a sound state is worth saving

@@ -37,8 +37,11 @@ def architecture(like: DiffusersModel) -> str:
     """Return the fingerprint of all of ``like`` but its weights."""
     shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
     buffers = {name: buffer.numpy(force=True) for name, buffer in like.network.named_buffers()}
-    parts = [type(like).__name__, shapes, like.objective.config, repr(like.network), fingerprint_arrays(buffers)]
-    return fingerprint(parts)
+    parts: list[Any] = [type(like).__name__, shapes, like.objective.config, repr(like.network)]
+    # the scales of adapters are numbers in the code, which no representation shows
+    scales = {name: getattr(layer, "scaling", None) for name, layer in like.network.named_modules()}
+    parts.append({name: scale for name, scale in scales.items() if isinstance(scale, dict)})
+    return fingerprint([*parts, fingerprint_arrays(buffers)])
 
 
 class Functions:
