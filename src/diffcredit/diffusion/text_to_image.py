@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-from torch import Tensor, nn
+from torch import nn
 
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.adapter_files import read_adapter
@@ -176,7 +176,7 @@ class LoRAFamily(Family):
         """What the adapter changes."""
         if is_saved(self.pretrained):
             return saved_base(self.pretrained, self.autoencoder, self.text_encoder)
-        return pipeline(self.pretrained, self.denoiser, self.base)
+        return pipeline(self.pretrained, self.denoiser, self.base, self.beside)
 
     @property
     def trained(self) -> bool:
@@ -200,7 +200,7 @@ class LoRAFamily(Family):
         if self.density is not None:
             known["density"] = asdict(self.density)
         if self.denoiser is not None:
-            known["denoiser"] = code_of(own.denoiser)
+            known["denoiser"] = {"name": self.denoiser, **code_of(own.denoiser)}
         return known
 
     def start(self, contributions: Contributions, seed: int) -> TextToImageLoRA:

@@ -245,6 +245,8 @@ def build_family(config: StudyConfig, file: Path) -> Family:
     for member in ("nobody", "trained", "identity", "start", "load"):
         if not hasattr(type(family), member):
             raise UserError(f"{where}: {section.family!r} has no {member}; a Family is expected")
+    if isinstance(family, Family):
+        object.__setattr__(family, "beside", file.parent)  # families are frozen
     follows = section.family not in ("ddpm", "latent") or section.options.get("conditions") is not None
     if config.sampling.guidance is not None and not follows:
         raise UserError(
