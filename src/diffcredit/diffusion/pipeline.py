@@ -77,7 +77,11 @@ class Pipeline(FrozenBase):
 
     def _make_conditioner(self) -> Conditioner:
         if not isinstance(self.denoiser, TextDenoiser):
-            labels = labels_of(self.folder) or tuple(map(str, range(self.config["num_embeds_ada_norm"])))
+            classes = self.config["num_embeds_ada_norm"]
+            labels = labels_of(self.folder) or tuple(map(str, range(classes)))
+            if len(labels) != classes:  # the class after the last one is that of no label
+                file = self.folder / "model_index.json"
+                raise UserError(f"{file}: id2label names {len(labels)} classes, and the network has {classes}")
             return ClassLabels(labels)
         dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
         return TextEncoders(self.folder, self.denoiser, self.index, dtype, self.fingerprint)

@@ -24,7 +24,7 @@ from diffcredit.diffusion.adapters import (
 )
 from diffcredit.diffusion.captions import mixed
 from diffcredit.diffusion.conditions import ClassLabels
-from diffcredit.diffusion.ddpm import texts_of
+from diffcredit.diffusion.ddpm import check_labels, texts_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.frozen import FrozenBase
 from diffcredit.diffusion.model import Family, tensors_fingerprint
@@ -33,9 +33,11 @@ from diffcredit.diffusion.pipeline import BasePrecision, Pipeline, pipeline
 from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_json, read_weights
 from diffcredit.diffusion.saved_base import is_saved, saved_base
 from diffcredit.diffusion.settings import Rank
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import canonical_json
 from diffcredit.util.plugins import code_of
+
+PROMPT_OR_CAPTIONS = "model.prompt: missing, and then a caption for every image is needed"
 
 
 class TextToImageLoRA(DiffusersModel):
@@ -74,7 +76,8 @@ class TextToImageLoRA(DiffusersModel):
         """Return a model with a fresh adapter of this rank (A normal, B zero), which generates the images of the
         pipeline itself, or with a trained one."""
         network, size = base.network(), base.stage.size_of(resolution)
-        base.denoiser.check_size(network, size)
+        with located(f"contributions.resolution: {resolution}"):
+            base.denoiser.check_size(network, size)
         if isinstance(adapter, Adapter):
             return cls(with_adapter(base, adapter), base, prompts, prompt, size, density)
         ranks = dict.fromkeys(projections(network, base.denoiser.targets), adapter)
@@ -210,11 +213,9 @@ class LoRAFamily(Family):
     def _prompts(self, contributions: Contributions) -> list[str]:
         if self.prompt is not None:
             return [self.prompt]
-        texts = texts_of(contributions, "model.prompt")
         if isinstance(labels := self.frozen.conditioner, ClassLabels):
-            for text in set(texts):
-                labels.place(text)
-        return mixed(texts)
+            check_labels(labels, contributions)
+        return mixed(texts_of(contributions, PROMPT_OR_CAPTIONS))
 
     def load(self, directory: Path) -> TextToImageLoRA:
         return TextToImageLoRA.load(directory, self.frozen)

@@ -252,6 +252,12 @@ def build_family(config: StudyConfig, file: Path) -> Family:
         raise UserError(
             f"{file}: sampling.guidance: this model follows nothing; leave it out, or give model.conditions"
         )
+    never = "preset" in section.options and section.options.get("condition_dropout") == 0
+    if config.sampling.guidance not in (None, 1) and never:
+        raise UserError(
+            f"{file}: sampling.guidance: {config.sampling.guidance:g}, and with model.condition_dropout: 0 the model "
+            "does not learn what guidance starts from; leave one of them out"
+        )
     return family
 
 
