@@ -35,6 +35,10 @@ def test_nothing_is_trained_and_nothing_left(diffcredit, tmp_path, monkeypatch):
     before = files_below(tmp_path)
     out = diffcredit.printed("plan", file, "--workers", 2)
     lines = [line.strip() for line in out.splitlines() if not line.startswith("timing a few steps: ")]
+    assert re.fullmatch(
+        r"Memory on cpu: about [\d.]+ MiB at most, by a step of \w+, \d+ images at once; [\d.,]+ .iB are available\.",
+        lines.pop(0),
+    )
     assert [lines[place].partition(": ")[0] for place in (1, 2, 3, 4)] == [
         *("start", "base model", "preparing the retraining", "pilot (diffcredit pilot)")
     ]

@@ -1,3 +1,4 @@
+import dataclasses
 import random
 import shutil
 import threading
@@ -327,3 +328,28 @@ def test_houses_that_are_refused(painted, tmp_path, house, said):
     house = house.format(painted=painted, empty=tmp_path) if isinstance(house, str) else house
     with pytest.raises(UserError, match=said):
         load_contributions(painted, resolution=4, house=house)
+
+
+def test_images_that_lose_much_at_their_sides_are_counted(tmp_path):
+    """A tenth is the limit: of 10 × 9 pixels a tenth is cut off, of 10 × 8 a fifth."""
+    for name, size in (("square", (8, 8)), ("nearly", (10, 9)), ("wide", (10, 8)), ("high", (8, 40))):
+        paint(tmp_path / f"images/ann/{name}.png", size=size)
+        paint(tmp_path / f"images/bob/{name}.png", size=(8, 8))
+    paint(tmp_path / "house/wide.png", size=(20, 10))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # on its side
+    Image.new("RGB", (8, 12)).save(tmp_path / "images/bob/turned.jpg", exif=exif)
+    found = load_contributions(tmp_path / "images", house=tmp_path / "house")
+    assert {name.rpartition("/")[2] for name in found.cropped} == {"wide.png", "high.png", "turned.jpg"}
+    assert len(found.cropped) == 4
+    assert found.cropped_in_words.startswith("4 of 10 images were cut by more than a tenth of the area: ")
+    rest = dataclasses.replace(
+        found, names=found.names[1:], images=found.images[1:], owner=found.owner[1:], cropped=found.names[:2]
+    )
+    assert rest.cropped_in_words.startswith("1 of 9 images was cut"), "an image that was taken out does not count"
+
+
+def test_square_images_are_not_reported_as_cropped(tmp_path):
+    paint_many(tmp_path, NAMES[8:12])
+    found = load_contributions(tmp_path)
+    assert (found.cropped, found.cropped_in_words) == ((), "")

@@ -16,6 +16,7 @@ class Plain:
     """Predicts the noise in x + noise, whatever the time step."""
 
     time_steps = 1000
+    condition_dropout = 0.0
 
     def __init__(self, seed: int = 0, dropout: float = 0.0, dtype: torch.dtype = torch.float64) -> None:
         with torch.random.fork_rng():

@@ -54,10 +54,11 @@ def test_what_is_kept_is_what_the_model_sees(which, mirrored, request, tmp_path,
 
 def test_captions_are_embedded_once_each(text_to_image):
     batch = text_to_image.encode(contributions().images, CAPTIONS)
-    assert len(batch.conditions) == 3
+    assert len(batch.conditions["encoder_hidden_states"]) == 3
     assert batch.condition_of.tolist() == [0, 1, 0, 2, 1, 0]
     some = batch.select(torch.tensor([3, 0]))
-    assert some.condition.equal(batch.conditions[[2, 0]])
+    name = "encoder_hidden_states"
+    assert some.condition[name].equal(batch.conditions[name][[2, 0]])
 
 
 def test_pixels_are_not_kept(tmp_path):

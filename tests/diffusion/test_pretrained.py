@@ -115,15 +115,15 @@ def test_weights_under_old_names_and_of_half_precision_are_read(own_folder):
 
 
 ANOTHER = "_class_name {} .*accepted here: UNet2DModel"
-CLASSES = "a class-conditional U-Net"
+CLASSES = "a class-conditional network; model.conditions: labels is needed"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"_class_name": "DiTTransformer2DModel"}, ANOTHER.format("'DiTTransformer2DModel'")),
+        ({"_class_name": "FluxTransformer2DModel"}, ANOTHER.format("'FluxTransformer2DModel'")),
         ({"_class_name": None}, ANOTHER.format(None)),
-        ({"class_embed_type": "timestep"}, CLASSES),
+        ({"class_embed_type": "timestep"}, "class_embed_type 'timestep'; accepted: null"),
         ({"num_class_embeds": 10}, CLASSES),
         ({"out_channels": 6}, r"out_channels 6; 3 are expected \(a learned variance is not supported\)"),
         ({"in_channels": 4}, "in_channels 4; 3 are expected"),
@@ -142,7 +142,7 @@ def test_another_description_is_refused(own_folder, changes, message):
 def test_a_pipeline_without_such_a_unet_is_refused(tmp_path):
     refused(tiny_pipelines.described(tmp_path, "DiTPipeline"), r"config\.json: no such file")
     tiny_pipelines.described(tmp_path / "unet", "UNet2DConditionModel", "config.json")
-    refused(tmp_path, r"unet/config\.json: _class_name 'UNet2DConditionModel' is a text-to-image U-Net")
+    refused(tmp_path, r"unet/config\.json: _class_name 'UNet2DConditionModel' is a text-to-image network")
     tiny_pipelines.described(tmp_path / "unet", "MyOwnUNet", "config.json")
     tiny.refused(ANOTHER.format("'MyOwnUNet'"), LatentFamily(pretrained=str(tmp_path)).identity)
 
@@ -150,7 +150,7 @@ def test_a_pipeline_without_such_a_unet_is_refused(tmp_path):
 def test_images_of_another_size_are_refused(own_folder, ldm_folder):
     refused(own_folder, r"resolution: 24 .*my-unet/config\.json has sample_size 16; accepted: 16", side=24)
     for side, message in (
-        (32, "32 gives the U-Net 16 × 16, .*sample_size 8; accepted: 16"),
+        (32, "32 gives the network 16 × 16, .*sample_size 8; accepted: 16"),
         (15, "15; the autoencoder takes multiples of 2"),
     ):
         tiny.refused(f"resolution: {message}", LatentFamily(pretrained=str(ldm_folder)).start, contributions(side), 0)
@@ -315,7 +315,11 @@ def test_a_model_section_that_cannot_be_followed(ddpm_folder, tmp_path, model, m
     [
         ({"steps": 101}, {"num_train_timesteps": 100}, r"sampling\.steps: 101; this model has 100 time steps"),
         ({"scheduler": "pndm"}, {"prediction_type": "sample"}, r"sampling\.scheduler: 'pndm' takes no model that"),
-        ({"steps": 2, "guidance": 3.0}, {}, r"sampling\.guidance: the family 'ddpm' follows no prompt"),
+        (
+            {"steps": 2, "guidance": 3.0},
+            {},
+            r"sampling\.guidance: this model follows nothing; leave it out, or give model.conditions",
+        ),
     ],
 )
 def test_what_the_model_cannot_be_sampled_with_is_refused_at_once(tmp_path, sampling, schedule, message):

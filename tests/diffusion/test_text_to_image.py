@@ -314,8 +314,10 @@ def test_missing_and_corrupt_weights_are_named(folder, part, kind, keep):
 
 
 def encode(folder: Path) -> None:
-    """Text encoders are read at the first text."""
-    Pipeline(folder).conditioner.embed(["a cat"], 16)
+    """Text encoders are read at the first text, the network when it is first needed."""
+    pipeline = Pipeline(folder)
+    pipeline.conditioner.embed(["a cat"], 16)
+    pipeline.network()
 
 
 def test_a_tokenizer_of_another_text_encoder_a_corrupt_one_and_none_are_refused(folder):

@@ -111,67 +111,78 @@ def build(kind: str, seed: int = 0, **changes: Any) -> Any:
     return network
 
 
-def call(network: nn.Module, seed: int = 0) -> Tensor:
-    """The output for two images, each with its own text or label and time, in the network's precision."""
-    generator = torch.Generator().manual_seed(seed)
+def call(network: nn.Module, *seeds: int) -> Tensor:
+    """The outputs for two images of each of ``seeds``, by default 0. Each image has its own text or label and time, in
+    the network's precision."""
     kind, dtype = type(network).__name__, next(network.parameters()).dtype
-
-    def noise(*shape: int) -> Tensor:
-        return torch.randn(2, *shape, generator=generator).to(dtype)
-
-    return CALLS[kind](network, noise)
+    return CALLS[kind](network, Inputs([torch.Generator().manual_seed(seed) for seed in seeds or (0,)], dtype))
 
 
-Noise = Callable[..., Tensor]
-TIME, STEP = torch.tensor([0.3, 0.7]), torch.tensor([300, 700])
+class Inputs:
+    """What a network is called with: noise, and for each two images the same of all else."""
+
+    def __init__(self, generators: list[torch.Generator], dtype: torch.dtype) -> None:
+        self._generators, self._dtype = generators, dtype
+
+    def __call__(self, *shape: int) -> Tensor:
+        return torch.cat([torch.randn(2, *shape, generator=each) for each in self._generators]).to(self._dtype)
+
+    def same(self, given: Tensor) -> Tensor:
+        return torch.cat([given] * len(self._generators))
 
 
-def _dit(network: Any, noise: Noise) -> Tensor:
-    return network(noise(4, SIDE, SIDE), timestep=STEP, class_labels=torch.tensor([3, 7])).sample
+TIME, STEP, LABELS = torch.tensor([0.3, 0.7]), torch.tensor([300, 700]), torch.tensor([3, 7])
+MASK = torch.tensor([[1] * TOKENS, [1] * (TOKENS - 2) + [0] * 2])
 
 
-def _sd3(network: Any, noise: Noise) -> Tensor:
+def _dit(network: Any, noise: Inputs) -> Tensor:
+    return network(noise(4, SIDE, SIDE), timestep=noise.same(STEP), class_labels=noise.same(LABELS)).sample
+
+
+def _sd3(network: Any, noise: Inputs) -> Tensor:
     text = {"encoder_hidden_states": noise(TOKENS, TEXT), "pooled_projections": noise(TEXT)}
-    return network(noise(4, SIDE, SIDE), timestep=STEP, **text).sample
+    return network(noise(4, SIDE, SIDE), timestep=noise.same(STEP), **text).sample
 
 
-def _flux(network: Any, noise: Noise) -> Tensor:
+def _flux(network: Any, noise: Inputs) -> Tensor:
     text = {"encoder_hidden_states": noise(TOKENS, TEXT), "pooled_projections": noise(TEXT)}
     places = torch.cartesian_prod(torch.zeros(1), torch.arange(4.0), torch.arange(4.0))
-    return network(noise(16, 16), timestep=TIME, img_ids=places, txt_ids=torch.zeros(TOKENS, 3), **text).sample
+    return network(
+        noise(16, 16), timestep=noise.same(TIME), img_ids=places, txt_ids=torch.zeros(TOKENS, 3), **text
+    ).sample
 
 
-def _flux_2(network: Any, noise: Noise) -> Tensor:
+def _flux_2(network: Any, noise: Inputs) -> Tensor:
     places = torch.cartesian_prod(torch.zeros(1), torch.arange(4.0), torch.arange(4.0), torch.zeros(1))
     words = torch.cartesian_prod(torch.zeros(1), torch.zeros(1), torch.zeros(1), torch.arange(float(TOKENS)))
     text = {"encoder_hidden_states": noise(TOKENS, TEXT), "img_ids": places, "txt_ids": words}
-    return network(noise(16, 16), timestep=TIME, **text).sample
+    return network(noise(16, 16), timestep=noise.same(TIME), **text).sample
 
 
-def _qwen(network: Any, noise: Noise) -> Tensor:
-    mask = torch.tensor([[1] * TOKENS, [1] * (TOKENS - 2) + [0] * 2])
+def _qwen(network: Any, noise: Inputs) -> Tensor:
+    mask = noise.same(MASK)
     text = {"encoder_hidden_states": noise(TOKENS, TEXT), "encoder_hidden_states_mask": mask}
-    return network(noise(16, 16), timestep=TIME, img_shapes=[[(1, 4, 4)]] * 2, **text).sample
+    return network(noise(16, 16), timestep=noise.same(TIME), img_shapes=[[(1, 4, 4)]] * len(mask), **text).sample
 
 
-def _z_image(network: Any, noise: Noise) -> Tensor:
+def _z_image(network: Any, noise: Inputs) -> Tensor:
     images, texts = noise(4, 1, SIDE, SIDE), noise(TOKENS, TEXT)
-    return torch.stack(network([*images], TIME, [*texts], return_dict=False)[0])
+    return torch.stack(network([*images], noise.same(TIME), [*texts], return_dict=False)[0])
 
 
-def _sana(network: Any, noise: Noise) -> Tensor:
-    mask = torch.tensor([[1] * TOKENS, [1] * (TOKENS - 2) + [0] * 2])
-    return network(noise(4, SIDE, SIDE), noise(TOKENS, TEXT), STEP, encoder_attention_mask=mask).sample
+def _sana(network: Any, noise: Inputs) -> Tensor:
+    mask = noise.same(MASK)
+    return network(noise(4, SIDE, SIDE), noise(TOKENS, TEXT), noise.same(STEP), encoder_attention_mask=mask).sample
 
 
-def _pixart(network: Any, noise: Noise) -> Tensor:
-    mask = torch.tensor([[1] * TOKENS, [1] * (TOKENS - 2) + [0] * 2])
+def _pixart(network: Any, noise: Inputs) -> Tensor:
+    mask = noise.same(MASK)
     sizes = {"resolution": None, "aspect_ratio": None}
     text = {"encoder_hidden_states": noise(TOKENS, TEXT), "encoder_attention_mask": mask, "added_cond_kwargs": sizes}
-    return network(noise(4, SIDE, SIDE), timestep=STEP, **text).sample
+    return network(noise(4, SIDE, SIDE), timestep=noise.same(STEP), **text).sample
 
 
-CALLS: dict[str, Callable[[Any, Noise], Tensor]] = {
+CALLS: dict[str, Callable[[Any, Inputs], Tensor]] = {
     "DiTTransformer2DModel": _dit,
     "SD3Transformer2DModel": _sd3,
     "FluxTransformer2DModel": _flux,

@@ -150,7 +150,7 @@ FAULTS = {
     NoisyInTraining: "predict gives other numbers when it is called again in training; `prepared`",
     WithVariance: r"predict gives \(3, 8, 8, 8\) for x \(3, 4, 8, 8\); the same shape is expected",
     FirstForAll: "predict gives other numbers for an image in a batch than for it alone",
-    Unpadded: "the conditions of texts raises RuntimeError: stack expects each tensor to be equal size",
+    Unpadded: "the same shapes for all texts are expected, padded and with a mask",
     Careless: "the conditions of 'a red boat' and 'harbour .*' are the same",
     OtherUnguided: "guide.without, following, 0. is not `following`, as `unguided` 0 says",
     GuidedByTheBatch: "guide gives other numbers for an image in a batch",

@@ -1,4 +1,4 @@
-"""What commands say of near-copies and of names that look alike, once they have read a study's images."""
+"""What commands say of a study's images once they have read them: near-copies, names that look alike, crops."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -13,15 +13,17 @@ Found = TypeVar("Found")
 
 
 def tell_near_copies(study: "Study", *, write: bool = True) -> None:
-    """Warn of names that look alike. Print a line on near-copies and one on look-alikes, where there are any, and
-    ``write`` the page with their pictures; look-alikes are searched for the page only. Where they cannot be searched,
-    say why."""
+    """Warn of names that look alike. Print a line on cropped images, one on near-copies and one on look-alikes, where
+    there are any, and ``write`` the page with pictures of the latter two; look-alikes are searched for the page only.
+    Where they cannot be searched, say why."""
     from diffcredit.contributions.names import names_alike, names_alike_in_words
     from diffcredit.report.near_copies import lookalikes_in_words, near_copies_in_words, write_near_copies
     from diffcredit.study.lookalikes import study_lookalikes
 
     for names in names_alike(study.contributions.givers):
         complain(names_alike_in_words(names), "warning")
+    if words := study.contributions.cropped_in_words:
+        say(f"{words}.")
     found = _searched("near-copies", lambda: study.near_copies)
     alike = _searched("look-alikes", lambda: study_lookalikes(study)) if write and found else None
     page = write_near_copies(study, alike) if write and found else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diffcredit.cli.console import Bars, console, duration, say, stopping_gently, table
+from diffcredit.cli.memory import print_memory
 from diffcredit.cli.near_copies import tell_near_copies
 from diffcredit.cli.options import StudyArgument, WorkersOption
 from diffcredit.errors import UserError
@@ -27,12 +28,13 @@ LEAST_IMAGES = 32  # with fewer, entropies and percentiles are too biased to com
 
 
 def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
-    """Estimate a study's cost from a few timed steps on this machine; nothing is trained or kept."""
+    """Estimate a study's memory, and its cost from a few timed steps on this machine; nothing is trained or kept."""
     from diffcredit.study.pilot import signal_sentences
     from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
+        print_memory(loaded.memory())
         planned = loaded.plan(workers)
         tell_near_copies(loaded, write=False)
     print_plan(loaded, planned)

@@ -104,6 +104,12 @@ def square_pixels(image: Image.Image, resolution: int) -> NDArray[np.uint8]:
     return np.asarray(fitted)
 
 
+def cut_off(image: Image.Image) -> float:
+    """Return the part of a loaded image's area that is outside its central square."""
+    shorter, longer = sorted(image.size)
+    return 1 - shorter / longer
+
+
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in _SIXTEEN_BIT or (image.mode == "I" and image.format == "PPM"):
         # Pillow's own conversion clips 16-bit grey at 255 instead of scaling it

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from diffcredit.contributions.house import House, named_house, place_of, renamed
 from diffcredit.contributions.identities import Identities, merged, read_identities, remaining
-from diffcredit.contributions.images import UnreadableImage, square_pixels, without_pillows_warnings
+from diffcredit.contributions.images import UnreadableImage, cut_off, square_pixels, without_pillows_warnings
 from diffcredit.contributions.lots import check_lots, in_lots
 from diffcredit.contributions.near_copies.records import NearCopyRule
 from diffcredit.contributions.near_copies.rules import without_near_copies
@@ -31,6 +31,7 @@ from diffcredit.util.seeds import derive_seed
 RESOLUTIONS = range(4, 1025)
 AT_A_TIME = 8  # images that a thread is given at once: handing over small ones one by one is slower than decoding them
 REMEDY = "repair or remove it, or say unreadable: skip"
+MUCH = 0.1  # of an image's area, from which on it is reported that it was cut off
 LARGE = 8_000_000  # pixels from which images are decoded one after the other: the largest need over 1 GB each
 
 
@@ -86,13 +87,14 @@ def load_contributions(
         raise UserError(f"{where}: no images there")
     contributors = sorted({_contributor(record) for record in records if not record.heldout} - named)
     skipped: list[str] = []
+    cropped: list[str] = []
     add_to = None if unreadable == "stop" else skipped
-    training, images = decode([r for r in records if not r.heldout], resolution, where, REMEDY, add_to)
+    training, images = decode([r for r in records if not r.heldout], resolution, where, REMEDY, add_to, cropped)
     kept_out, heldout = decode([r for r in records if r.heldout], resolution, where, REMEDY, add_to)
     owners = [_contributor(record) for record in training]
     _check_contributors(where, contributors, owners)
     index = {name: i for i, name in enumerate(contributors)} | dict.fromkeys(named, HOUSE)
-    own, pixels = _house_images(place_of(house), [root, holdout], records, resolution, add_to)
+    own, pixels = _house_images(place_of(house), [root, holdout], records, resolution, add_to, cropped)
     training = training + own
     captioned = any(record.caption is not None for record in training)
     given, withheld = (Counter(record.contributor for record in some) for some in (records, kept_out))
@@ -103,6 +105,7 @@ def load_contributions(
         names=tuple(record.name for record in training),
         heldout=heldout,
         skipped=tuple(skipped),
+        cropped=tuple(cropped),
         captions=tuple(record.caption or "" for record in training) if captioned else None,
         heldout_captions=tuple(record.caption or "" for record in kept_out) if captioned else None,
         left_out=left_out,
@@ -153,6 +156,7 @@ def _house_images(
     records: Sequence[Record],
     resolution: int,
     skipped: list[str] | None,
+    cropped: list[str],
 ) -> tuple[list[Record], NDArray[np.uint8]]:
     """Return the house's records and pixels. ``others`` has the other places of images, ``records`` what is there."""
     if house is None:
@@ -163,7 +167,7 @@ def _house_images(
     reader = _source(house.source, place)
     where = f"house: {reader if place is None else place}"
     found = renamed(_records(reader, place, None), {record.name for record in records})
-    own, pixels = decode(found, resolution, where, REMEDY, skipped)
+    own, pixels = decode(found, resolution, where, REMEDY, skipped, cropped)
     if not own:
         raise UserError(f"{where}: no images there")
     return own, pixels
@@ -265,10 +269,12 @@ def decode(
     where: object,
     remedy: str = "repair or remove it",
     skipped: list[str] | None = None,
+    cropped: list[str] | None = None,
 ) -> tuple[list[Record], NDArray[np.uint8]]:
     """Return the records that can be read and their (count, resolution, resolution, 3) pixels, in the same order.
 
     The others are added to ``skipped``; where that is None, the first of them is a UserError that ends with ``remedy``.
+    The names of those that lose much at their sides are added to ``cropped``.
     """
     try:
         pixels = np.empty((len(records), resolution, resolution, 3), dtype=np.uint8)
@@ -276,12 +282,13 @@ def decode(
         size = f"{len(records):,} images of {resolution} x {resolution} pixels"
         raise UserError(f"resolution: {size} do not fit into the memory") from None
 
-    large = Lock()
+    large, lost = Lock(), np.zeros(len(records))
 
     def fill(row: int) -> str | None:
         try:
             with records[row].open() as image, large if image.width * image.height > LARGE else nullcontext():
                 pixels[row] = square_pixels(image, resolution)
+                lost[row] = cut_off(image)
         except UnreadableImage as error:
             return str(error)
         # on hostile files Pillow's decoders raise more than OSError: SyntaxError, struct.error, IndexError…
@@ -303,4 +310,6 @@ def decode(
                 raise UserError(f"{where}: {records[row].name}: {why}; {remedy}")
             else:
                 skipped.append(f"{records[row].name}: {why}")
+    if cropped is not None:
+        cropped += [records[row].name for row in kept if lost[row] > MUCH]
     return [records[row] for row in kept], pixels if len(kept) == len(records) else pixels[kept]

@@ -74,6 +74,9 @@ class Contributions:
     """(k, h, w, 3) images kept out of training; k may be 0."""
     skipped: tuple[str, ...] = ()
     """``file: reason`` for every image that could not be read."""
+    cropped: tuple[str, ...] = ()
+    """The identities of training images, house images included, of which more than a tenth of the area was cut off to
+    make them square."""
     captions: tuple[str, ...] | None = None
     """(m,) texts, or None when the images have none."""
     heldout_captions: tuple[str, ...] | None = None
@@ -183,6 +186,18 @@ class Contributions:
         whole = int(self.whole_lots.sum())
         rests = f" and {self.n - whole:,} smaller rest{'s' * (self.n - whole > 1)}" if self.n > whole else ""
         return f" in {whole:,} lot{'s' * (whole > 1)} of {self.lot}{rests}"
+
+    @property
+    def cropped_in_words(self) -> str:
+        """What was cut off to make images square, for people; empty where it is little."""
+        count = len({*self.cropped}.intersection(self.names))
+        if not count:
+            return ""
+        were = "was" if count == 1 else "were"
+        return (
+            f"{count:,} of {len(self.names):,} images {were} cut by more than a tenth of the area: of an image that is "
+            "not square the central square is learnt"
+        )
 
     @cached_property
     def fingerprint(self) -> str:

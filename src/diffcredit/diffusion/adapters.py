@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.frozen import FrozenBase
-from diffcredit.diffusion.model import tensors_fingerprint
 from diffcredit.diffusion.texts import MISSING_PACKAGES
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import canonical_json
@@ -110,7 +110,7 @@ def fitting(tensors: Mapping[str, Tensor], base: FrozenBase, file: Path) -> list
             f"{file}: {strange[0]} is no factor of LoRA; their names end in lora_A.weight and lora_B.weight"
         )
     names = [*dict.fromkeys(name.removesuffix(A).removesuffix(B) for name in tensors)]
-    network = base.network()
+    network = base.outline
     there, known = f"{base.folder / base.denoiser.component}", dict(network.named_modules())
     for name in names:
         layer, factors = known.get(name), [tensors.get(name + factor) for factor in (A, B)]

@@ -1,7 +1,7 @@
 """Captions: the order in which they are generated, and an encoder for networks that are trained from scratch."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from diffcredit.diffusion.conditions import Conditioner, Conditions
-from diffcredit.diffusion.pretrained import folder_of, load_pretrained, load_tokenizer, read_json, weights_fingerprint
+from diffcredit.diffusion.pretrained import (
+    folder_of,
+    load_pretrained,
+    load_tokenizer,
+    loading,
+    read_json,
+    weights_fingerprint,
+)
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 from diffcredit.util.seeds import derive_seed
@@ -35,21 +42,39 @@ class CaptionEncoder(Conditioner):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         config = read_json(folder / "config.json")
-        kind = next(iter(config.get("architectures") or [None]))
-        if kind not in KINDS:
+        self.kind = str(next(iter(config.get("architectures") or [None])))
+        if self.kind not in KINDS:
             file = folder / "config.json"
-            raise UserError(f"{file}: architectures {kind!r}; accepted: {', '.join(KINDS)}")
+            raise UserError(f"{file}: architectures {self.kind!r}; accepted: {', '.join(KINDS)}")
+        self.reference = folder
+        self.tokens = min(TOKENS, config.get("max_position_embeddings", TOKENS))
+        self.fingerprint = fingerprint(["captions", weights_fingerprint(folder), self.tokens])
+
+    @cached_property
+    def _encoder(self) -> Any:
+        """The network, read at the first caption that is not known."""
+        return load_pretrained(self.network, self.reference).requires_grad_(False)
+
+    @property
+    def network(self) -> Any:
+        """The class of the text encoder."""
+        return self._transformers(self.kind)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return load_tokenizer(self._transformers(KINDS[self.kind]), self.reference)
+
+    @staticmethod
+    def _transformers(name: str) -> Any:
         import transformers
 
-        self._encoder: Any = load_pretrained(getattr(transformers, kind), folder).requires_grad_(False)
-        self._tokenizer: Any = load_tokenizer(getattr(transformers, KINDS[kind]), folder)
-        self._tokens = min(TOKENS, config.get("max_position_embeddings", TOKENS))
-        self.fingerprint = fingerprint(["captions", weights_fingerprint(folder), self._tokens])
+        return getattr(transformers, name)
 
     @property
     def widths(self) -> dict[str, int]:
         """The widths of hidden and pooled states."""
-        width = self._encoder.config.hidden_size
+        with loading(self.network, self.reference):
+            width = self.network.config_class.from_pretrained(self.reference, local_files_only=True).hidden_size
         return {"hidden": width, "pooled": width}
 
     def encode(self, texts: Sequence[str | None], pixels: int, device: torch.device) -> Iterable[Conditions]:
@@ -61,7 +86,7 @@ class CaptionEncoder(Conditioner):
             self._encoder.to("cpu")
 
     def _states(self, text: str, device: torch.device) -> Conditions:
-        options: Mapping[str, Any] = {"padding": "max_length", "max_length": self._tokens, "truncation": True}
+        options: Mapping[str, Any] = {"padding": "max_length", "max_length": self.tokens, "truncation": True}
         tokens = self._tokenizer(text, return_tensors="pt", **options).to(device)
         seen: Tensor = tokens.attention_mask[0, :, None].float()
         hidden = self._encoder(tokens.input_ids, attention_mask=tokens.attention_mask)[0][0].float() * seen

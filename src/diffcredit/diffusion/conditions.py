@@ -7,10 +7,13 @@ is the same for all texts.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from diffcredit.diffusion.kept_conditions import files_of, read_conditions, write_conditions
 from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 
@@ -36,7 +39,7 @@ def joined(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> Conditi
 
 
 class Conditioner(ABC):
-    """Makes conditions of texts, and keeps them on the CPU.
+    """Makes conditions of texts, each once, and keeps them on the CPU and in a folder, if it is given one.
 
     ``pixels`` is the side of the images: some networks are told it.
     """
@@ -44,26 +47,76 @@ class Conditioner(ABC):
     fingerprint: str
     """SHA-256 of all that conditions depend on beside the text."""
 
+    costly: ClassVar[bool] = True
+    """Whether conditions are worth keeping for other processes."""
+
+    kept_in: Path | None = None
+    """The folder where they are kept, if any."""
+
     def __init__(self) -> None:
-        self._known: dict[tuple[str | None, int], Conditions] = {}
+        # the tensors (k, …) that a text's condition is in, and its place there
+        self._known: dict[tuple[str | None, int], tuple[Conditions, int]] = {}
+        self._read: set[Path] = set()
 
     @abstractmethod
     def encode(self, texts: Sequence[str | None], pixels: int, device: torch.device) -> Iterable[Conditions]:
         """Yield the condition of each of ``texts``, computed on ``device``, without a leading dimension."""
 
     def embed(self, texts: Sequence[str | None], pixels: int, device: torch.device | str = "cpu") -> Conditions:
-        """Return the conditions (k, …) of k ``texts`` on ``device``; each is computed once."""
-        new = [text for text in dict.fromkeys(texts) if (text, pixels) not in self._known]
-        if new:
-            with torch.no_grad():
-                for text, condition in zip(new, self.encode(new, pixels, torch.device(device)), strict=True):
-                    self._known[text, pixels] = {name: each.cpu() for name, each in condition.items()}
+        """Return the conditions (k, …) of k ``texts`` on ``device``. They must not be changed in place."""
+        if self._missing(texts, pixels):
+            self._read_kept(pixels)
+        if new := self._missing(texts, pixels):
+            self._compute(new, pixels, torch.device(device))
         found = [self._known[text, pixels] for text in texts]
-        return {name: torch.stack([each[name] for each in found]).to(device) for name in found[0]}
+        block = found[0][0]
+        if all(each is block for each, _ in found) and [place for _, place in found] == list(range(_length(block))):
+            return {name: each.to(device) for name, each in block.items()}  # all that were made together: no copy
+        return {name: torch.stack([own[name][place] for own, place in found]).to(device) for name in block}
+
+    def _missing(self, texts: Sequence[str | None], pixels: int) -> list[str | None]:
+        return [text for text in dict.fromkeys(texts) if (text, pixels) not in self._known]
+
+    def _compute(self, texts: list[str | None], pixels: int, device: torch.device) -> None:
+        """Compute the conditions of ``texts``, and keep them."""
+        block: Conditions = {}
+        with torch.no_grad():
+            made = zip(texts, self.encode(texts, pixels, device), strict=True)
+            for place, (_, condition) in enumerate(made):
+                for name, each in condition.items():
+                    if place == 0:
+                        block[name] = torch.empty(len(texts), *each.shape, dtype=each.dtype)
+                    block[name][place] = each
+        if self.kept_in is not None:
+            file = write_conditions(self.kept_in, self._identity(pixels), texts, block)
+            self._read.add(file)
+            _, block = read_conditions(file, self._identity(pixels))  # the file's memory in place of our own
+        self._remember(texts, pixels, block)
+
+    def _read_kept(self, pixels: int) -> None:
+        """Read the conditions that other processes have kept."""
+        for file in [] if self.kept_in is None else files_of(self.kept_in, self._identity(pixels)):
+            if file not in self._read:
+                self._read.add(file)
+                texts, block = read_conditions(file, self._identity(pixels))
+                self._remember(texts, pixels, block)
+
+    def _remember(self, texts: Sequence[str | None], pixels: int, block: Conditions) -> None:
+        for place, text in enumerate(texts):
+            self._known.setdefault((text, pixels), (block, place))
+
+    def _identity(self, pixels: int) -> str:
+        return fingerprint([self.fingerprint, pixels])
+
+
+def _length(block: Conditions) -> int:
+    return len(next(iter(block.values())))
 
 
 class ClassLabels(Conditioner):
     """The place of a label among ``names``; nothing is the place after the last."""
+
+    costly = False
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()

@@ -21,8 +21,9 @@ from diffcredit.diffusion.conditions import ClassLabels, Conditioner
 from diffcredit.diffusion.denoisers import NETWORKS
 from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.diffusers_model import DiffusersModel
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.first_stage import PIXELS, FirstStage, Pixels, first_stage
-from diffcredit.diffusion.model import Family, tensors_fingerprint
+from diffcredit.diffusion.model import Family
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective, objective_from
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pretrained import (
@@ -268,9 +269,9 @@ class PixelFamily(Family):
             following = self._following(contributions)
             return self.model.create(self.preset, resolution, seed, stage, self._objective(), following)
         found = PretrainedNetwork.find(str(self.pretrained))
+        following = self._labels_of(found, contributions)
         network, config = found.load(channels=stage.channels, size=stage.size_of(resolution), resolution=resolution)
         objective = self._objective() or NoiseSchedule({**self.model.schedule, **(found.scheduler or {})})
-        following = self._labels_of(found, config, contributions)
         return self.model(network, config, objective, stage, found.kind, following)
 
     def _objective(self) -> Objective | None:
@@ -289,12 +290,11 @@ class PixelFamily(Family):
             return Following(labels, tuple(mixed(texts)), self._dropout)
         return Following(caption_encoder(str(self.text_encoder)), tuple(mixed(texts)), self._dropout)
 
-    def _labels_of(
-        self, found: PretrainedNetwork, config: Mapping[str, Any], contributions: Contributions
-    ) -> Following | None:
+    def _labels_of(self, found: PretrainedNetwork, contributions: Contributions) -> Following | None:
         """Return what a pretrained network's images follow, and refuse labels that it does not know."""
-        file = found.folder / "config.json"
-        unet = found.kind == UNET
+        file, config, unet = found.folder / "config.json", found.config, found.kind == UNET
+        if (other := config.get("class_embed_type")) is not None:
+            raise UserError(f"{file}: class_embed_type {other!r}; accepted: null, with num_class_embeds for labels")
         known = config.get("num_class_embeds") if unet else config.get("num_embeds_ada_norm")
         if self.conditions is None:
             if known is not None and known > 1:

@@ -27,7 +27,7 @@ from diffcredit.errors import UserError
 from diffcredit.util.artifacts import fingerprint
 
 KINDS = ("AutoencoderKL", "AutoencoderTiny", "VQModel", *SPACES)
-BATCH = 16  # images encoded or decoded at a time
+BATCH = 16  # images of up to 256 × 256 encoded or decoded at a time
 POOL_GROUPS = 4
 LARGEST_LATENT = 3.0  # the decoder's input is limited softly to ± this
 
@@ -86,27 +86,31 @@ class FirstStage:
         """uint8 (m, h, w, 3) → latents (m, c, h/f, w/f) on ``device``; ``on_image(done)`` reports progress."""
         latents = []
         with self._on(device), torch.no_grad():
-            for start in range(0, len(images), BATCH):
-                latents.append(self._latents_of(PIXELS.encode(images[start : start + BATCH], device)))
+            few = at_once(images.shape[1])
+            for start in range(0, len(images), few):
+                latents.append(self.latents_of(PIXELS.encode(images[start : start + few], device)))
                 if on_image is not None:
-                    on_image(min(start + BATCH, len(images)))
+                    on_image(min(start + few, len(images)))
         return torch.cat(latents).contiguous()  # as in the cached file: another layout would change rounding
 
     def decode(self, latents: Tensor) -> Images:
         images = []
         with self._on(latents.device), torch.no_grad():
-            for start in range(0, len(latents), BATCH):
-                images.append(PIXELS.decode(self._images_of(latents[start : start + BATCH])))
+            few = at_once(latents.shape[2] * self.factor)
+            for start in range(0, len(latents), few):
+                images.append(PIXELS.decode(self.images_of(latents[start : start + few])))
         return np.concatenate(images)
 
-    def _latents_of(self, x: Tensor) -> Tensor:
+    def latents_of(self, x: Tensor) -> Tensor:
+        """Return the latents of images in [−1, 1] (m, 3, h, w), on the autoencoder's device."""
         if self.space is not None:
             return self.space.encode(self.autoencoder, x).float()
         coded = self.autoencoder.encode(x)
         z = coded.latent_dist.mode() if hasattr(coded, "latent_dist") else coded.latents
         return (z.float() - self.shift) * self.scale
 
-    def _images_of(self, z: Tensor) -> Tensor:
+    def images_of(self, z: Tensor) -> Tensor:
+        """Return images, about in [−1, 1], of latents (m, c, h/f, w/f)."""
         if self.space is not None:
             return self.space.decode(self.autoencoder, z)
         return self.autoencoder.decode(z / self.scale + self.shift).sample
@@ -118,6 +122,12 @@ class FirstStage:
             yield
         finally:
             self.autoencoder.to("cpu")
+
+
+def at_once(pixels: int) -> int:
+    """Return how many images of this side go through an autoencoder at once: in full resolution an image takes
+    gigabytes."""
+    return max(1, min(BATCH, BATCH * 256**2 // pixels**2))
 
 
 @lru_cache(maxsize=4)

@@ -1,6 +1,5 @@
 """The frozen base of an adapter: what a pipeline of diffusers and a model that we trained have in common."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import nn
 from diffcredit.diffusion.conditions import Conditioner
 from diffcredit.diffusion.objectives import Objective
 from diffcredit.diffusion.objectives.flow import Density
+from diffcredit.diffusion.sharing import copy_sharing_frozen, share_buffers
 
 
 class FrozenBase(ABC):
@@ -34,9 +34,20 @@ class FrozenBase(ABC):
 
     _network: nn.Module
 
+    @property
+    def outline(self) -> nn.Module:
+        """The network, for the names and shapes of its layers alone."""
+        return self._network
+
     def network(self) -> nn.Module:
         """Return a new network with the shared, frozen weights."""
-        return copy.deepcopy(self._network, {id(parameter): parameter for parameter in self._network.parameters()})
+        return copy_sharing_frozen(self._network, buffers=True)
+
+    def move(self, network: nn.Module, device: torch.device | str) -> None:
+        """Move a ``network`` that was made here to ``device``, and with it the weights that all of them share."""
+        self._network.to(device)
+        network.to(device)
+        share_buffers(network, self._network)
 
     @abstractmethod
     def objective(self, side: int, density: Density | None = None) -> Objective:

@@ -6,7 +6,6 @@ is as good; a model may leave out ``made``. A study file names a family so:
 """
 
 import copy
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from diffcredit.contributions import Contributions
 from diffcredit.diffusion.conditions import Conditions, selected
 from diffcredit.diffusion.objectives import Objective
+from diffcredit.diffusion.sharing import copy_sharing_frozen
 
 Images = NDArray[np.uint8]  # (m, h, w, 3)
 
@@ -187,8 +187,7 @@ class DiffusionModel(ABC):
     def clone(self) -> Self:
         """Return a copy that can be trained by itself; it shares the parameters that are never trained."""
         clone = copy.copy(self)
-        frozen = {id(parameter): parameter for parameter in self.network.parameters() if not parameter.requires_grad}
-        clone.network = copy.deepcopy(self.network, frozen)
+        clone.network = copy_sharing_frozen(self.network)
         return clone
 
     def to(self, device: torch.device | str) -> Self:
@@ -224,15 +223,3 @@ class Family(ABC):
     def trained(self) -> bool:
         """Whether :meth:`start` is the base model already, so that nothing is left to train."""
         return False
-
-
-def tensors_fingerprint(tensors: Mapping[str, Tensor], description: str = "") -> str:
-    """Return the SHA-256 of a ``description`` and of ``tensors`` by name."""
-    digest = hashlib.sha256(description.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name}\x1f{tuple(tensor.shape)}\x1f".encode())
-        bits = tensor.detach().cpu().contiguous()
-        if bits.dtype == torch.bfloat16:  # numpy has no such numbers
-            bits = bits.view(torch.int16)
-        digest.update(bits.numpy().tobytes())
-    return digest.hexdigest()

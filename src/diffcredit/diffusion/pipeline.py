@@ -1,7 +1,7 @@
 """The frozen parts of a text-to-image model: a pipeline of diffusers, read once per process and shared."""
 
 import hashlib
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -13,14 +13,18 @@ from diffcredit.diffusion.conditions import ClassLabels, Conditioner
 from diffcredit.diffusion.denoisers import PIPELINES
 from diffcredit.diffusion.denoisers.base import PipelineDenoiser, TextDenoiser
 from diffcredit.diffusion.denoisers.refusals import reason_against
+from diffcredit.diffusion.eight_bit import in_8_bits
 from diffcredit.diffusion.first_stage import FirstStage, first_stage
 from diffcredit.diffusion.frozen import FrozenBase
 from diffcredit.diffusion.objectives import FlowMatching, NoiseSchedule, Objective
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pretrained import (
+    convert,
     folder_of,
     labels_of,
     load_pretrained,
+    loading,
+    quiet,
     read_json,
     read_schedule,
     weights_fingerprint,
@@ -35,7 +39,7 @@ BasePrecision = Literal["float32", "bf16", "8bit"]
 
 class Pipeline(FrozenBase):
     """A pipeline in ``folder``: network, autoencoder, text encoders, objective. ``denoiser`` is the user's own, if not
-    one of ours; ``precision`` is that of the frozen weights."""
+    one of ours; ``precision`` is that of the frozen weights. The network is read when it is first needed."""
 
     def __init__(
         self, folder: Path, denoiser: PipelineDenoiser | None = None, precision: BasePrecision | None = None
@@ -56,24 +60,34 @@ class Pipeline(FrozenBase):
         self.precision: BasePrecision = precision or self.denoiser.precision
         self.config = read_json(folder / name / "config.json")
         self.denoiser.check(folder, self.index, self.config)
+        if (kind := self.config.get("_class_name")) != self.denoiser.network:
+            accepted = self.denoiser.network
+            raise UserError(f"{folder / name / 'config.json'}: _class_name {kind!r}; accepted: {accepted}")
         self.computes = None if self.precision == "float32" else torch.bfloat16
         self.guidance, self.fingerprint = self.denoiser.guidance, self._fingerprint()
         self.stage: FirstStage = first_stage(str(folder))
-        self._network = self._load_network()
         self.conditioner: Conditioner = self._make_conditioner()
         self.objective(8)  # refuses what it cannot read now, not later
 
-    def _load_network(self) -> nn.Module:
+    @cached_property
+    def outline(self) -> nn.Module:
+        """The network without numbers, by its config; linear layers are not in 8 bits."""
         import diffusers
 
-        folder = self.folder / self.denoiser.component
-        if (kind := self.config.get("_class_name")) != self.denoiser.network:
-            raise UserError(f"{folder / 'config.json'}: _class_name {kind!r}; accepted: {self.denoiser.network}")
-        network = getattr(diffusers, self.denoiser.network)
+        with loading(getattr(diffusers, self.denoiser.network), self.folder / self.denoiser.component), quiet():
+            network = empty_network(self.denoiser.network, dict(self.config))
+        convert(network, self.computes or torch.float32)
+        return self.denoiser.prepared(network.eval()).requires_grad_(False)
+
+    @cached_property
+    def _network(self) -> nn.Module:
+        import diffusers
+
+        kind, folder = getattr(diffusers, self.denoiser.network), self.folder / self.denoiser.component
+        loaded = self.denoiser.prepared(load_pretrained(kind, folder, self.computes or torch.float32))
         if self.precision == "8bit":
-            return load_in_8_bits(network, folder).requires_grad_(False)
-        loaded = load_pretrained(network, folder, torch.bfloat16 if self.precision == "bf16" else torch.float32)
-        return self.denoiser.prepared(loaded).requires_grad_(False)
+            in_8_bits(loaded)
+        return loaded.requires_grad_(False)
 
     def _make_conditioner(self) -> Conditioner:
         if not isinstance(self.denoiser, TextDenoiser):
@@ -83,8 +97,7 @@ class Pipeline(FrozenBase):
                 file = self.folder / "model_index.json"
                 raise UserError(f"{file}: id2label names {len(labels)} classes, and the network has {classes}")
             return ClassLabels(labels)
-        dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
-        return TextEncoders(self.folder, self.denoiser, self.index, dtype, self.fingerprint)
+        return TextEncoders(self.folder, self.denoiser, self.index, self.computes or torch.float32)
 
     def _fingerprint(self) -> str:
         parts = [weights_fingerprint(self.folder / part) for part in self.parts if (self.folder / part).is_dir()]
@@ -174,19 +187,6 @@ def empty_network(kind: str, config: dict[str, Any]) -> nn.Module:
 
     with torch.device("meta"):
         return getattr(diffusers, kind).from_config(config)
-
-
-def load_in_8_bits(kind: Any, folder: Path) -> nn.Module:
-    """Return the network with its linear layers in 8 bits (LLM.int8, Dettmers et al. 2022), the rest in bf16."""
-    try:
-        import_module("bitsandbytes")
-        from diffusers import BitsAndBytesConfig
-    except ImportError:
-        raise UserError('model.base: 8bit needs bitsandbytes and accelerate: pip install "diffcredit[8bit]"') from None
-    quantized: Any = BitsAndBytesConfig(load_in_8bit=True)
-    return kind.from_pretrained(
-        folder, local_files_only=True, quantization_config=quantized, torch_dtype=torch.bfloat16
-    ).eval()
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -43,6 +43,7 @@ DOWNLOADED = (
     "*/model-*.safetensors",
 )
 NOT_DOWNLOADED = ["safety_checker/*"]
+Network = TypeVar("Network", bound=nn.Module)
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -130,6 +131,18 @@ def load_pretrained(kind: Any, folder: Path, dtype: torch.dtype = torch.float32)
     return model.eval()
 
 
+def convert(network: Network, dtype: torch.dtype) -> Network:
+    """Convert what the files of ``network`` have to ``dtype``, as loading does: tables that no file has stay."""
+    for module in network.modules():
+        for weight in module._parameters.values():
+            if weight is not None and weight.is_floating_point():
+                weight.data = weight.data.to(dtype)
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.is_floating_point() and name not in module._non_persistent_buffers_set:
+                module._buffers[name] = buffer.to(dtype)
+    return network
+
+
 def load_tokenizer(kind: Any, folder: Path) -> Any:
     """Return the tokenizer of class ``kind`` in ``folder``."""
     there = {file.name for file in folder.iterdir()}
@@ -211,6 +224,11 @@ class PretrainedNetwork:
         return cls(own, kind, schedule, labels_of(folder))
 
     @property
+    def config(self) -> dict[str, Any]:
+        """The network's description."""
+        return read_json(self.folder / "config.json")
+
+    @property
     def fingerprint(self) -> str:
         return fingerprint([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
 
@@ -219,7 +237,7 @@ class PretrainedNetwork:
         import diffusers
 
         file, kind = self.folder / "config.json", getattr(diffusers, self.kind)
-        config = read_json(file)
+        config = self.config
         unet = self.kind == "UNet2DModel"
         for key in ("in_channels", "out_channels") if unet else ("in_channels",):
             if config.get(key, 3) != channels:

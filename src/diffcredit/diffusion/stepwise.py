@@ -61,7 +61,7 @@ def train_stepwise(
     with (
         processes() as together,
         seeded_dropout(network, model.device) as reseed,
-        _gradient_checkpointing(network, settings.gradient_checkpointing),
+        gradient_checkpointing(network, settings.gradient_checkpointing),
         interruption(checkpoint is not None) as interrupted,
     ):
         run = _Run(model, settings, together, ascend=ascend, reports=checkpoint is not None and together.rank == 0)
@@ -249,7 +249,8 @@ class _Run:
 
 
 @contextmanager
-def _gradient_checkpointing(network: nn.Module, on: bool) -> Generator[None]:
+def gradient_checkpointing(network: nn.Module, on: bool) -> Generator[None]:
+    """Compute the activations of ``network`` twice within the block, instead of keeping them, if ``on``."""
     if not on:
         yield
         return

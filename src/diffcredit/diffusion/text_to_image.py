@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+import torch
 from torch import nn
 
 from diffcredit.contributions import Contributions
@@ -26,13 +27,15 @@ from diffcredit.diffusion.captions import mixed
 from diffcredit.diffusion.conditions import ClassLabels
 from diffcredit.diffusion.ddpm import check_labels, texts_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.frozen import FrozenBase
-from diffcredit.diffusion.model import Family, tensors_fingerprint
+from diffcredit.diffusion.model import Family
 from diffcredit.diffusion.objectives.flow import Density
 from diffcredit.diffusion.pipeline import BasePrecision, Pipeline, pipeline
 from diffcredit.diffusion.pretrained import check_undamaged, read_description, read_json, read_weights
 from diffcredit.diffusion.saved_base import is_saved, saved_base
 from diffcredit.diffusion.settings import Rank
+from diffcredit.diffusion.sharing import copy_sharing_frozen
 from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import canonical_json
 from diffcredit.util.plugins import code_of
@@ -75,13 +78,22 @@ class TextToImageLoRA(DiffusersModel):
     ) -> Self:
         """Return a model with a fresh adapter of this rank (A normal, B zero), which generates the images of the
         pipeline itself, or with a trained one."""
-        network, size = base.network(), base.stage.size_of(resolution)
+        size = base.stage.size_of(resolution)
         with located(f"contributions.resolution: {resolution}"):
-            base.denoiser.check_size(network, size)
+            base.denoiser.check_size(base.outline, size)
         if isinstance(adapter, Adapter):
             return cls(with_adapter(base, adapter), base, prompts, prompt, size, density)
-        ranks = dict.fromkeys(projections(network, base.denoiser.targets), adapter)
+        ranks = dict.fromkeys(projections(base.outline, base.denoiser.targets), adapter)
         return cls(fresh(base, ranks, {}, seed), base, prompts, prompt, size, density)
+
+    def clone(self) -> Self:
+        clone = copy.copy(self)
+        clone.network = copy_sharing_frozen(self.network, buffers=True)
+        return clone
+
+    def to(self, device: torch.device | str) -> Self:
+        self.base.move(self.network, device)
+        return self
 
     @property
     def encoding(self) -> str:
@@ -101,8 +113,8 @@ class TextToImageLoRA(DiffusersModel):
     def untrained(self, seed: int) -> Self:
         """Return the pipeline with a fresh adapter of the same layers, ranks and scales."""
         model, adapter = copy.copy(self), adapter_of(self.network)
-        model.network = fresh(self.base, adapter.ranks, adapter.scales, seed).to(self.device).eval()
-        return model
+        model.network = fresh(self.base, adapter.ranks, adapter.scales, seed).eval()
+        return model.to(self.device)
 
     def save(self, directory: Path) -> None:
         """Write the adapter as diffusers does, so that any pipeline of this base loads it, and a description."""
@@ -186,8 +198,8 @@ class LoRAFamily(Family):
         return self.adapter is not None
 
     @cached_property
-    def _adapter(self) -> int | Adapter:
-        """The adapter that was trained elsewhere, or the rank of a fresh one."""
+    def first_adapter(self) -> int | Adapter:
+        """The adapter that was trained elsewhere, or the rank of a fresh one; no weight of the pipeline is read."""
         if self.adapter is None:
             return self.usual_rank if self.rank is None else self.rank
         given = read_adapter(Path(self.adapter).expanduser(), cast(Pipeline, self.frozen))
@@ -197,7 +209,7 @@ class LoRAFamily(Family):
         return given
 
     def identity(self) -> dict[str, Any]:
-        own, adapter = self.frozen, self._adapter
+        own, adapter = self.frozen, self.first_adapter
         start = {"adapter": adapter.fingerprint} if isinstance(adapter, Adapter) else {"rank": adapter}
         known: dict[str, Any] = {"pretrained": own.fingerprint, **start, "prompt": self.prompt}
         if self.density is not None:
@@ -208,7 +220,9 @@ class LoRAFamily(Family):
 
     def start(self, contributions: Contributions, seed: int) -> TextToImageLoRA:
         resolution, prompts = contributions.images.shape[1], self._prompts(contributions)
-        return TextToImageLoRA.create(self.frozen, self._adapter, prompts, self.prompt, resolution, seed, self.density)
+        return TextToImageLoRA.create(
+            self.frozen, self.first_adapter, prompts, self.prompt, resolution, seed, self.density
+        )
 
     def _prompts(self, contributions: Contributions) -> list[str]:
         if self.prompt is not None:

@@ -1,6 +1,7 @@
 """The text encoders of a pipeline, as the conditioner of its network: loaded when a text is to be encoded."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import torch
 
 from diffcredit.diffusion.conditions import NOTHING, Conditioner, Conditions
 from diffcredit.diffusion.denoisers.base import TextDenoiser
-from diffcredit.diffusion.pretrained import load_pretrained, load_tokenizer, quiet
+from diffcredit.diffusion.pretrained import load_pretrained, load_tokenizer, quiet, weights_fingerprint
 from diffcredit.errors import UserError
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.plugins import code_of
 
 MISSING_PACKAGES = 'text-to-image models need transformers and peft: pip install "diffcredit[lora]"'
 
@@ -21,13 +24,19 @@ class TextEncoders(Conditioner):
     back where the network has a bf16 base: the encoders of such pipelines are as large as the network.
     """
 
-    def __init__(
-        self, folder: Path, denoiser: TextDenoiser, index: Mapping[str, Any], dtype: torch.dtype, fingerprint: str
-    ) -> None:
+    def __init__(self, folder: Path, denoiser: TextDenoiser, index: Mapping[str, Any], dtype: torch.dtype) -> None:
         super().__init__()
         self.folder, self.denoiser, self.index, self.dtype = folder, denoiser, index, dtype
-        self.fingerprint = fingerprint
         self._pipeline: Any = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the text encoders and of how they are used."""
+        folders = [self.folder / name for name in self.denoiser.parts]
+        parts = {folder.name: weights_fingerprint(folder) for folder in folders if folder.is_dir()}
+        told = {name: self.index[name] for name in self.denoiser.told if name in self.index}
+        kind = [self.index["_class_name"], type(self.denoiser).__name__, code_of(self.denoiser)]
+        return fingerprint([kind, parts, told, str(self.dtype)])
 
     def encode(self, texts: Sequence[str | None], pixels: int, device: torch.device) -> Iterable[Conditions]:
         pipeline = self._pipeline or self._load()
@@ -69,4 +78,7 @@ class TextEncoders(Conditioner):
             raise UserError(f"{self.folder / 'model_index.json'}: {name} {kind!r}; accepted: {', '.join(accepted)}")
         if "Tokenizer" in kind or "Processor" in kind:
             return load_tokenizer(getattr(transformers, kind), where)
-        return load_pretrained(getattr(transformers, kind), where, self.dtype).requires_grad_(False)
+        return self._loaded(getattr(transformers, kind), where)
+
+    def _loaded(self, kind: Any, folder: Path) -> Any:
+        return load_pretrained(kind, folder, self.dtype).requires_grad_(False)

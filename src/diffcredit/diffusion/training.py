@@ -56,7 +56,7 @@ def train(
     its processes call this in the same way and train together; the first one writes the checkpoint and reports. Raises
     TrainingDiverged.
     """
-    if on_batch is None and settings.steps >= WORTHWHILE and trains_fast(model, settings):
+    if on_batch is None and settings.steps >= WORTHWHILE and trains_fast(model, settings, data):
         identity, places = [seed, len(data), ascend], [torch.arange(len(data))]
         options: dict[str, Any] = {"checkpoint": checkpoint, "identity": identity, "on_step": on_step}
         errors = _as_fleet([model], data, places, settings, [seed], 1, ascend=ascend, **options)
@@ -93,7 +93,7 @@ def train_each(
         some = slice(first, first + at_once)
         group = models[some]
         errors = None
-        if trains_fast(group[0], settings):
+        if trains_fast(group[0], settings, data):
             errors = _as_fleet(group, data, places[some], settings, seeds[some], at_once, on_step=progress(len(group)))
         if errors is not None:
             found += errors

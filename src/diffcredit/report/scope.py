@@ -85,7 +85,7 @@ def notes_on_values(
 
 
 def notes_on_images(contributions: "Contributions") -> list[str]:
-    """Return notes on images that several contributors gave, and on those that could not be read."""
+    """Return notes on images that several contributors gave, that could not be read, and that were cropped."""
     notes = []
     copied: dict[tuple[str, ...], list[Duplicate]] = {}
     for duplicate in contributions.duplicates():
@@ -99,6 +99,8 @@ def notes_on_images(contributions: "Contributions") -> list[str]:
     if contributions.skipped:
         first = "; ".join(contributions.skipped[:5])
         notes.append(f"{len(contributions.skipped)} unreadable images were skipped: {first}.")
+    if words := contributions.cropped_in_words:
+        notes.append(f"{words}.")
     return notes
 
 

@@ -16,8 +16,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diffcredit.contributions import Contributions
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.fast.eligibility import fleet_size
-from diffcredit.diffusion.model import Batch, DiffusionModel, tensors_fingerprint
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.settings import Training
 from diffcredit.diffusion.training import train_each
 from diffcredit.retraining.base import OneByOne, Rehearsal, RetrainingContext

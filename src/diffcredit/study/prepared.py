@@ -12,6 +12,7 @@ import torch
 
 from diffcredit.diffusion import FAMILIES
 from diffcredit.diffusion.conditions import ClassLabels
+from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.generating import generate
 from diffcredit.diffusion.model import DiffusionModel, Family, Images
 from diffcredit.diffusion.training import kept_model
@@ -93,7 +94,14 @@ class Prepared:
             # raises where the model's noise schedule cannot be sampled with these settings
             start.objective.sampler(self.config.sampling.scheduler, self.config.sampling.steps)
         self.prompts(start)  # raises where it cannot follow them
-        return start.to(self.device)
+        return self._keeping_conditions(start).to(self.device)
+
+    def _keeping_conditions(self, model: DiffusionModel) -> DiffusionModel:
+        """Have the conditions of texts, which ``model`` makes, kept beside the study's encoded images."""
+        conditioner = model.conditioner if isinstance(model, DiffusersModel) else None
+        if conditioner is not None and conditioner.costly:
+            conditioner.kept_in = self.cache.folder
+        return model
 
     def start_and_seed(self) -> tuple[DiffusionModel, int]:
         """Return the base model before its training, and the seed of that training."""
@@ -105,7 +113,7 @@ class Prepared:
 
     def load(self, folder: Path) -> DiffusionModel:
         """Return a model that was saved in ``folder``, on the study's device."""
-        return self.family.load(folder).to(self.device)
+        return self._keeping_conditions(self.family.load(folder)).to(self.device)
 
     def _trained(self, replicate: int, what: str) -> DiffusionModel:
         kind = f"replicate-{replicate}" if replicate else "base"
@@ -116,7 +124,7 @@ class Prepared:
             with limited_threads(self.config.threads), timed:
                 return kept_model(
                     folder,
-                    self.family.load,
+                    self.load,
                     lambda: self.start(replicate),
                     self.contributions,
                     self.config.model.train,

@@ -53,6 +53,7 @@ from diffcredit.util.store import Store, is_url
 if TYPE_CHECKING:
     from diffcredit.credit.verdicts import Verdict
     from diffcredit.execution.keeping import Kind
+    from diffcredit.study.memory import Memory
     from diffcredit.study.plan import Plan
     from diffcredit.study.prepared import Prepared
     from diffcredit.study.run import Run
@@ -165,6 +166,13 @@ class Study:
         from diffcredit.study.plan import make_plan
 
         return make_plan(self, workers)
+
+    def memory(self) -> "Memory | None":
+        """Estimate the memory that the study needs on its device, before its model is loaded; None for a model of your
+        own make."""
+        from diffcredit.study.memory import study_memory
+
+        return study_memory(self)
 
     def run(
         self, executor: Executor | None = None, *, workers: int | None = None, observer: Observer | None = None

@@ -76,8 +76,6 @@ class _Subject:
     texts: tuple[str, ...]
     x: Tensor
     t: Tensor
-    conditions: Conditions
-    nothing: Conditions
 
     @classmethod
     def of(cls, base: Pipeline, pixels: int | None) -> "_Subject":
@@ -90,13 +88,19 @@ class _Subject:
             lambda: TextToImageLoRA.create(base, RANK, texts, None, pixels, seed=0),
         )
         t = torch.tensor([model.time_steps * k // 4 for k in (3, 2, 1)])
-        conditions = attempt("the conditions of texts", lambda: base.conditioner.embed(texts, pixels))
-        nothing = attempt("the condition of no text", lambda: base.conditioner.embed([NOTHING] * len(SEEDS), pixels))
-        return cls(base, model, texts, initial_noise(model.shape, SEEDS), t, conditions, nothing)
+        return cls(base, model, texts, initial_noise(model.shape, SEEDS), t)
 
     @property
     def denoiser(self) -> PipelineDenoiser:
         return self.base.denoiser
+
+    @property
+    def conditions(self) -> Conditions:
+        return self.base.conditioner.embed(self.texts, self.model.pixels)
+
+    @property
+    def nothing(self) -> Conditions:
+        return self.base.conditioner.embed([NOTHING] * len(self.texts), self.model.pixels)
 
     @property
     def batch(self) -> Batch:

@@ -34,6 +34,10 @@ def evidence(model, given=None, **more):
     return Evidence(given or contributions(), generated, load_model=lambda: model, **more)
 
 
+def at(condition, place):
+    return {name: each[[place]] for name, each in condition.items()}
+
+
 def by_hand(model, image, x_of_step, settings, condition=None):
     """One row: plain backward passes at the noises of the rule, times the matrix of signs, in float64."""
     parameters = [
@@ -89,7 +93,7 @@ def test_gradients_along_the_base_models_journey(model, tmp_path):
     given = dataclasses.replace(given, generated=model.sample([4, 5, 6], 5))
     settings = dataclasses.replace(SETTINGS, kind="journey_loss")
     seen = []
-    path = model.objective.sampler("ddim", 5).timesteps.numpy()
+    path = model.objective.sampler("ddim", 5).times.numpy()
     with torch.no_grad():
         model.denoise([4, 5, 6], 5, "ddim", None, on_step=lambda k, x: seen.append(x))
     at = [int(np.abs(path - t).argmin()) for t in (166, 500, 833)]
@@ -121,7 +125,7 @@ def test_a_text_models_rows_see_captions_and_prompts_and_its_adapter_alone(text_
         found = gradient_rows(seen, settings, of, "trak")
         encoded = text.encode(images, list(texts), mirrored=False)
         expected = [
-            by_hand(text, images[i], lambda j, i=i, x=encoded.x: x[[i]], settings, encoded.condition[[i]])
+            by_hand(text, images[i], lambda j, i=i, x=encoded.x: x[[i]], settings, at(encoded.condition, i))
             for i in range(2)
         ]
         agree(found[:2], np.stack(expected))

@@ -21,6 +21,7 @@ from diffcredit.diffusion.fast import compiling, functional, norms
 from diffcredit.diffusion.fast.compiling import Compiled, traced
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.session import Session
+from diffusion.fast.tiny_models import data_of, whole
 from diffusion.tiny import CONFIG
 
 # made fit for kernels once and for all, not with every call of a function
@@ -134,8 +135,8 @@ def fleets(likes: list[DDPM], *, compiles: bool) -> None:
 
         def gradients(like: DDPM = like, trained: Any = trained, frozen: Any = frozen) -> Any:
             functions = functional.functions_of(Session(), like, models, torch.float32)
-            function = functions.gradients(list(trained), list(frozen), None, 1)
-            return lambda *some: function(*some, None, None)
+            function = functions.gradients(list(trained), list(frozen), [], None, 1)
+            return lambda *some: function(*some, None)
 
         functional.stacked = stacked
         expected = gradients()(*given)
@@ -159,6 +160,27 @@ def fleets(likes: list[DDPM], *, compiles: bool) -> None:
                 assert (one - other).norm() < 1e-4 * other.norm(), name
 
 
+def transformers() -> None:
+    """Two whole transformers at a time, whose linear layers are computed by kernels."""
+    here, places = torch.device("cpu"), torch.arange(4)
+    for kind in ("dit", "sd3"):
+        crew = [whole(kind, seed) for seed in range(2)]
+        data, named = data_of(crew[0]), [dict(model.network.named_parameters()) for model in crew]
+        weights = {name: torch.stack([own[name].detach() for own in named]) for name in named[0]}
+        condition = sorted((data.conditions_at(places) or {}).items())
+        tables = counter_rng.normal_counters(2 * data.x[0].numel(), here), counter_rng.quantiles(here)
+        inputs = [data.x[:4], data.flipped[:4], torch.zeros(4, dtype=torch.bool), torch.tensor([3, 700, 20, 900])]
+        given = [*weights.values(), *inputs, torch.tensor([5, -6]), *tables, None, *(each for _, each in condition)]
+        found = []
+        for on_gpu in (False, True):
+            functional.stacked = lambda network, count, cuda, on_gpu=on_gpu: stacked(network, count, cuda=on_gpu)
+            functions = functional.functions_of(Session(), crew[0], 2, torch.float32)
+            found.append(functions.gradients(list(weights), [], [name for name, _ in condition], None, 1)(*given))
+        for name, one, other in zip(["losses", *weights], *found, strict=True):
+            if not name.endswith("to_k.bias"):
+                assert (one - other).norm() <= 1e-4 * other.norm(), name
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     base = DDPM(networks.build(CONFIG, 0), CONFIG)
@@ -172,4 +194,5 @@ if __name__ == "__main__":
         normalisations()
         single_network(base)
         fleets([base], compiles=False)
+        transformers()
     sys.stdout.write("equal\n")

@@ -9,6 +9,7 @@ from torch import nn
 
 from diffcredit.diffusion import Training
 from diffcredit.diffusion.ddpm import DDPM
+from diffcredit.diffusion.denoisers.base import Denoiser
 from diffcredit.diffusion.fast import eligibility
 from diffcredit.diffusion.fast.eligibility import (
     dtype_of,
@@ -19,7 +20,10 @@ from diffcredit.diffusion.fast.eligibility import (
     trains_fast,
 )
 from diffcredit.diffusion.fast.stacking import CannotStack
+from diffcredit.diffusion.model import Batch
 from diffcredit.errors import DiffcreditWarning
+
+from .tiny_models import KINDS, Base, TinyModel, whole
 
 SETTINGS = Training(steps=1)
 
@@ -74,18 +78,40 @@ def test_what_the_machine_lacks(model, monkeypatch):
         assert not trains_fast(model, SETTINGS)
 
 
-def test_models_of_another_make_and_those_that_follow_a_text(model):
+def test_models_of_another_make():
     class Own:
         device = torch.device("cuda")
 
-    class Guided(OnGPU):
-        def guided(self, x, t, seeds, guidance):
-            return x
-
     with pytest.warns(DiffcreditWarning, match="Own is no DiffusersModel"):
         assert not trains_fast(Own(), SETTINGS)
-    with pytest.warns(DiffcreditWarning, match="guided by a text"):
-        assert not samples_fast(Guided(model.network, model.config))
+
+
+def test_networks_that_no_compiled_function_can_run(model):
+    texts = Base("z-image").adapted(0)
+    texts.__class__ = type("TextsOnGPU", (type(texts),), {"device": torch.device("cuda")})
+    with pytest.warns(DiffcreditWarning, match="ZImageTransformer2DModel cuts texts to their lengths"):
+        assert not trains_fast(texts, SETTINGS)
+    assert not samples_fast(texts)
+    small = model.clone()
+    small.network.conv_in.weight = nn.Parameter(torch.zeros(16, 3, 3, 3, dtype=torch.int8), requires_grad=False)
+    with pytest.warns(DiffcreditWarning, match="the frozen base is in 8 bits"):
+        assert not samples_fast(small)
+
+
+def test_conditions_on_another_device(model):
+    """A recorded step cannot fetch them."""
+
+    def batch(device: str) -> Batch:
+        conditions = {"hidden": torch.zeros(3, 256, 2**18, device=device)}
+        x = torch.zeros(2, 3, 8, 8, device="meta")
+        return Batch(x, x, torch.arange(2), conditions, torch.zeros(2, dtype=torch.long))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert trains_fast(model, SETTINGS, batch("meta"))
+    with pytest.warns(DiffcreditWarning, match=r"the conditions of 3 texts, 0.8 GiB, are kept on the CPU"):
+        assert not trains_fast(model, SETTINGS, batch("cpu"))
+    assert trains_fast(model, SETTINGS, batch("meta"))
 
 
 def test_a_compiler_that_fails_is_asked_once_and_a_network_that_cannot_is_its_own_matter(session, model):
@@ -108,19 +134,55 @@ def test_types_of_numbers(monkeypatch):
     assert dtype_of("auto", torch.device("cuda")) == torch.float32
 
 
-def test_memory_of_a_training_by_hand():
-    """22 bytes a weight, and in bf16 what every convolution and linear layer sees and makes, for each image."""
+def test_memory_as_measured():
+    """22 bytes a weight, and what the backward pass needs for each image."""
     model = DDPM.create("tiny", 8, 0)
     weights = sum(weight.numel() for weight in model.network.parameters())
     one, two = training_bytes(model, 1), training_bytes(model, 2)
     assert training_bytes(model, 10) - one == 9 * (two - one)
     assert 2 * one - two == 22 * weights
-    # conv_in: 3 · 8² numbers in and 16 · 8² out; conv_out the other way round; and much between them
-    assert two - one > 2 * 2 * (3 + 16) * 64
     mini, light = (training_bytes(DDPM.create(preset, 32, 0), 64) for preset in ("mini", "light"))
     # 16 fleets of mini took 3.6 GiB on a GPU, 8 of light 4.1 GiB
     assert 0.8 < 16 * mini / (3.6 * 2**30) < 1.25
     assert 0.8 < 8 * light / (4.1 * 2**30) < 1.25
+
+
+def test_memory_of_an_adapter_by_hand():
+    """A frozen layer's input is not kept; that of a trained one and each tanh's result are."""
+
+    class Plain(Denoiser):
+        network = "Sequential"
+
+        def predict(self, network, x, time, condition, guidance=None):
+            return network(x)
+
+    layers = [nn.Conv2d(4, 8, 1), nn.Tanh(), nn.Conv2d(8, 16, 1), nn.Tanh(), nn.Conv2d(16, 4, 1)]
+    network = nn.Sequential(*layers).requires_grad_(False)
+    network[2].requires_grad_(True)
+    model = TinyModel(dataclasses.replace(KINDS["dit"], denoiser=Plain()), network)
+    pixels = 8 * 8
+    assert training_bytes(model, 3) == 22 * (8 * 16 + 16) + 2 * 3 * pixels * (8 + 16)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_memory_of_any_model(name):
+    adapted, entire = Base(name).adapted(0), whole(name, 0)
+    trained = sum(weight.numel() for weight in adapted.network.parameters() if weight.requires_grad)
+    assert training_bytes(adapted, 4) > 22 * trained
+    assert training_bytes(adapted, 4) < training_bytes(entire, 4)
+    rounded = Base(name, torch.bfloat16).adapted(0)
+    assert 0.5 < (training_bytes(rounded, 4) - 22 * trained) / (training_bytes(adapted, 4) - 22 * trained) < 1.5
+
+
+def test_a_float32_base_is_copied_for_a_fleet_in_bf16_and_no_other(monkeypatch):
+    base, rounded = Base("sd3"), Base("sd3", torch.bfloat16)
+    frozen = sum(weight.numel() for weight in base.network().parameters())
+    monkeypatch.setattr(eligibility, "trains_fast", lambda *_: True)
+    settings, free = dataclasses.replace(SETTINGS, precision="bf16", batch_size=4), [0.0]
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (free[0], 1e12))
+    for model, copied in ((base.adapted(0), 2 * frozen), (rounded.adapted(0), 0)):
+        free[0] = 5.5 * training_bytes(model, 4) / eligibility.SHARE + copied
+        assert fleet_size(model, settings) == 5
 
 
 def test_fleets_by_weights_and_by_memory(monkeypatch):

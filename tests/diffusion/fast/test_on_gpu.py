@@ -15,12 +15,16 @@ from torch.nn import functional as F
 from diffcredit.diffusion import Sampling, Training, checkpoints, training
 from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.fast import fleet as fast_training
+from diffcredit.diffusion.fast.functional import functions_of
+from diffcredit.diffusion.fast.sampling import FastSampler
 from diffcredit.diffusion.generating import generate
-from diffcredit.diffusion.session import current_session
+from diffcredit.diffusion.session import Session, current_session
 from diffcredit.diffusion.stepwise import train_stepwise
 from diffcredit.diffusion.training import train, train_each
 
 from ..tiny import PowerCut, cut_at
+from .test_conditional import FULL, SAMPLING, distances
+from .tiny_models import Base, data_of, latents, moved, whole
 
 pytestmark = pytest.mark.gpu
 
@@ -121,6 +125,51 @@ def test_images(start, scheduler):
     assert np.abs(found - eager).mean() < 0.05
     rounded = generate(start, dataclasses.replace(sampling, precision="bf16"), often=True).astype(float)
     assert 0 < np.abs(rounded - eager).mean() < 4
+
+
+# the plain loop in float32; the fleet's own numbers are stated
+CONDITIONAL = dataclasses.replace(FULL, steps=10, precision="float32")
+
+
+@pytest.mark.parametrize(("numbers", "bound"), [(torch.float32, 1e-3), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize("name", ["dit", "sd3"])
+def test_whole_transformers(name, numbers, bound):
+    """Of flow matching, with labels or captions that are dropped by key."""
+    data = moved(data_of(whole(name, 0)), "cuda")
+    settings = dataclasses.replace(CONDITIONAL, optimizer="sgd", learning_rate=0.1)
+    found = distances(lambda seed: whole(name, seed).to("cuda"), settings, numbers, data)
+    assert max(found) < bound, found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "bound"),
+    [
+        (torch.float32, torch.float32, 1e-3),
+        (torch.bfloat16, torch.float32, 0.1),
+        (torch.bfloat16, torch.bfloat16, 0.1),
+    ],
+)
+@pytest.mark.parametrize("name", ["sd", "sdxl", "sd3", "flux", "flux2", "qwen", "sana", "pixart"])
+def test_adapters_on_one_frozen_base(name, dtype, numbers, bound):
+    base, settings = Base(name, dtype), dataclasses.replace(CONDITIONAL, optimizer="sgd", learning_rate=1.0)
+    data = moved(data_of(base.adapted(0)), "cuda")
+    found = distances(lambda seed: base.adapted(seed).to("cuda"), settings, numbers, data)
+    assert max(found) < bound, found
+
+
+@pytest.mark.parametrize("guidance", ["unguided", 3.5])
+@pytest.mark.parametrize("name", ["sd", "sdxl", "sd3", "flux-told", "qwen", "dit"])
+def test_guided_sampling(name, guidance):
+    base = Base(name)
+    model, other = base.adapted(0).to("cuda"), base.adapted(1).to("cuda")
+    scale = model.denoiser.unguided if guidance == "unguided" else guidance
+    sampling = dataclasses.replace(SAMPLING, guidance=scale)
+    with torch.no_grad():
+        expected = model.denoise(sampling.seeds, sampling.steps, "ddim", scale).cpu()
+    for numbers, bound in ((torch.float32, 1e-3), (torch.bfloat16, 0.03)):
+        sampler = FastSampler(other, functions_of(Session(), model, 1, numbers), sampling)
+        found = latents(sampler.sample(model))
+        assert (found - expected).norm() < bound * expected.norm()
 
 
 def near(found, theirs) -> None:

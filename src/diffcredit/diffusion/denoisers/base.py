@@ -123,6 +123,11 @@ class TextDenoiser(PipelineDenoiser):
         """Return the condition of one text, without a leading dimension, computed by a ``pipeline`` that has nothing
         but its ``parts``. ``pixels`` is the side of the images."""
 
+    def outline(self, config: Mapping[str, Any]) -> Conditions | None:
+        """Return the condition of a text without numbers (device ``meta``), given the network's ``config``. Needed only
+        where :meth:`encode` cannot compute on that device, to estimate the memory of a study."""
+        return None
+
     def nothing(self, pipeline: Any, pixels: int) -> Conditions:
         """Return the condition of no text, which guidance starts from."""
         return self.encode(pipeline, "", pixels)

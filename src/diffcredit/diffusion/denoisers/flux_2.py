@@ -23,6 +23,7 @@ from diffcredit.errors import UserError
 AT_10_STEPS = (8.73809524e-05, 1.89833333)
 AT_200_STEPS = (0.00016927, 0.45666666)
 MANY_TOKENS = 4300
+TOKENS = 512  # of a text, as the pipeline takes by default
 
 
 def empirical_shift(tokens: int, steps: int) -> float:
@@ -84,6 +85,9 @@ class Flux2Klein(TextDenoiser):
     def encode(self, pipeline: Any, text: str, pixels: int) -> Conditions:
         hidden, _ = pipeline.encode_prompt(prompt=text)
         return {"encoder_hidden_states": hidden[0]}
+
+    def outline(self, config: Mapping[str, Any]) -> Conditions:
+        return {"encoder_hidden_states": torch.empty(TOKENS, config["joint_attention_dim"], device="meta")}
 
     def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
         scheduler.set_timesteps(sigmas=even_sigmas(steps), mu=empirical_shift(side**2, steps))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from diffcredit.diffusion.conditions import Conditions
@@ -12,6 +13,7 @@ from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.denoisers.times import in_time_steps
 from diffcredit.errors import UserError
 
+TOKENS = 300  # of a text, as the pipeline takes by default
 ALPHA_SIZE = 128  # of the latents for which networks took the image's size by default
 
 
@@ -45,6 +47,12 @@ class PixArtSigma(TextDenoiser):
     def encode(self, pipeline: Any, text: str, pixels: int) -> Conditions:
         hidden, mask, _, _ = pipeline.encode_prompt(text, False, device=pipeline.device)
         return {"encoder_hidden_states": hidden[0], "encoder_attention_mask": mask[0].bool()}
+
+    def outline(self, config: Mapping[str, Any]) -> Conditions:
+        return {
+            "encoder_hidden_states": torch.empty(TOKENS, config["caption_channels"], device="meta"),
+            "encoder_attention_mask": torch.empty(TOKENS, dtype=torch.bool, device="meta"),
+        }
 
     def check(self, folder: Path, index: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         checks.check_many_steps(folder, index, config)

@@ -72,6 +72,12 @@ class QwenImage(TextDenoiser):
             "encoder_hidden_states_mask": torch.arange(TOKENS, device=hidden.device) < there,
         }
 
+    def outline(self, config: Mapping[str, Any]) -> Conditions:
+        return {
+            "encoder_hidden_states": torch.empty(TOKENS, config["joint_attention_dim"], device="meta"),
+            "encoder_hidden_states_mask": torch.empty(TOKENS, dtype=torch.bool, device="meta"),
+        }
+
     def nothing(self, pipeline: Any, pixels: int) -> Conditions:
         """Return the condition of a blank, as the model's authors advise."""
         return self.encode(pipeline, " ", pixels)

@@ -64,6 +64,12 @@ class ZImage(TextDenoiser):
             "mask": torch.arange(TOKENS, device=hidden.device) < len(hidden),
         }
 
+    def outline(self, config: Mapping[str, Any]) -> Conditions:
+        return {
+            "hidden_states": torch.empty(TOKENS, config["cap_feat_dim"], device="meta"),
+            "mask": torch.empty(TOKENS, dtype=torch.bool, device="meta"),
+        }
+
     def sigmas(self, scheduler: Any, steps: int, side: int) -> Tensor:
         shift = dynamic_shift(scheduler.config, (side // PATCH) ** 2)  # not used by a static scheduler
         scheduler.set_timesteps(sigmas=torch.linspace(1.0, 1 / steps, steps).tolist(), mu=shift)

@@ -5,11 +5,11 @@ from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.fast.stacking import CannotStack, stacked
-from diffcredit.diffusion.model import DiffusionModel
+from diffcredit.diffusion.model import Batch, DiffusionModel
 from diffcredit.diffusion.session import Session, current_session
 from diffcredit.diffusion.settings import Training
 
@@ -27,9 +27,11 @@ def dtype_of(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
-def trains_fast(model: DiffusionModel, settings: Training) -> bool:
-    """Return whether ``model`` is trained on the fast path. If not on a GPU, warn once why."""
-    return model.device.type == "cuda" and _is_clear("training", _obstacle(model) or _obstacle_in(settings))
+def trains_fast(model: DiffusionModel, settings: Training, data: Batch | None = None) -> bool:
+    """Return whether ``model`` is trained on the fast path, if given on ``data``. If not on a GPU, warn once why."""
+    if model.device.type != "cuda":
+        return False
+    return _is_clear("training", _obstacle(model) or _obstacle_in(settings) or _obstacle_in_data(data))
 
 
 def samples_fast(model: DiffusionModel | DiffusersModel) -> bool:
@@ -53,6 +55,10 @@ def _obstacle(model: DiffusionModel | DiffusersModel) -> str | None:
         return "Triton is not installed"
     if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         return "torch.compile is switched off (TORCH_COMPILE_DISABLE)"
+    if model.denoiser.ragged:
+        return f"{type(model.network).__name__} cuts texts to their lengths, which no compiled function can"
+    if not all(weight.is_floating_point() for weight in model.network.parameters()):
+        return "the frozen base is in 8 bits"
     return next(iter(current_session().failures), None)
 
 
@@ -66,6 +72,14 @@ def _obstacle_in(settings: Training) -> str | None:
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         return "several processes train together"
     return None
+
+
+def _obstacle_in_data(data: Batch | None) -> str | None:
+    away = [] if data is None else [each for each in (data.conditions or {}).values() if each.device != data.x.device]
+    if not away:
+        return None
+    size = sum(each.nbytes for each in away) / 2**30
+    return f"the conditions of {len(away[0])} texts, {size:.1f} GiB, are kept on the CPU"
 
 
 def _is_clear(what: str, obstacle: str | None) -> bool:
@@ -85,26 +99,35 @@ def fleet_size(like: DiffusionModel, settings: Training) -> int:
     except CannotStack:
         return 1
     free, _ = torch.cuda.mem_get_info(like.device)
+    free -= _copied_bytes(like, dtype_of(settings.precision, like.device))
     return max(1, min(size, int(SHARE * free / training_bytes(like, settings.batch_size))))
 
 
-def training_bytes(like: DiffusionModel, batch_size: int) -> float:
-    """Estimate the bytes that the training of one model needs: 22 for each trained weight (in float32, with gradient,
-    two moments, average and bf16 copy), and the inputs and outputs of convolutions and linear layers in bf16."""
-    seen = 0
+def _copied_bytes(like: DiffusersModel, dtype: torch.dtype) -> int:
+    """Return the bytes of a fleet's copy of the frozen weights, which it needs where their type is not that of its
+    numbers. A base in bf16 is never copied."""
+    frozen = [weight for weight in like.network.parameters() if not weight.requires_grad and weight.dtype != dtype]
+    return 0 if like.computes is not None else sum(weight.numel() for weight in frozen) * dtype.itemsize
 
-    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal seen
-        seen += inputs[0].numel() + output.numel()
 
-    layers = [layer for layer in like.network.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
-    inputs = {name: value.to(like.device) for name, value in like.example().items()}  # of one image
-    try:
-        with torch.no_grad():
-            like.network(**inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
+def training_bytes(like: DiffusersModel, batch_size: int) -> float:
+    """Estimate the bytes that the training of one model needs beside a frozen base: 22 for each trained weight (in
+    float32, with gradient, two moments, average and bf16 copy), and in bf16 the numbers that the backward pass of one
+    image needs, times the batch. A frozen layer's inputs are not among these, an adapter's and an attention's are."""
+    seen: dict[int, int] = {}
+    weights = {weight.untyped_storage().data_ptr() for weight in like.network.parameters()}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.is_floating_point() and storage.data_ptr() not in weights:
+            seen[storage.data_ptr()] = storage.nbytes() // tensor.element_size()
+            kept.append(tensor)  # so that no other takes its place
+        return tensor
+
+    kept: list[Tensor] = []
+    x = torch.zeros(1, *like.shape, device=like.device)
+    time = like.objective.times(torch.zeros(1, dtype=torch.long, device=like.device))
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        like.call(x, time, like.guide([0], None).condition)
     trained = sum(weight.numel() for weight in like.network.parameters() if weight.requires_grad)
-    return 22 * trained + 2 * seen * batch_size
+    return 22 * trained + 2 * sum(seen.values()) * batch_size

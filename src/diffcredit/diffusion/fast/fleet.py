@@ -53,7 +53,7 @@ class Fleet:
         # the network's weights: the weights themselves, or rounded copies
         self._rounded = self._weights if functions.dtype == kind else self._weights.to(functions.dtype)
         views = self._layout.views(self._rounded)
-        frozen = {name: weight.detach().to(functions.dtype) for name, weight in weights.items() if name not in trained}
+        frozen = functions.frozen(like)
         self._given = [*(view if self.count > 1 else view[0] for view in views), *frozen.values()]
         sign = -1 if ascend else 1
         self._conditioned = sorted(data.conditions or ())

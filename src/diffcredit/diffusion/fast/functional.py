@@ -14,12 +14,14 @@ from torch.func import functional_call
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.counter_rng import normals_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel, Guide
+from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.dropout import CountedDropout
 from diffcredit.diffusion.fast.compiling import Compiled
 from diffcredit.diffusion.fast.fusion import FusionMode
 from diffcredit.diffusion.fast.stacking import stacked
 from diffcredit.diffusion.session import Session
-from diffcredit.util.artifacts import fingerprint, fingerprint_arrays
+from diffcredit.util.artifacts import fingerprint
+from diffcredit.util.plugins import code_of
 
 Function = Callable[..., Sequence[Tensor]]
 ALIGNED = 64  # numbers; weights start at multiples, so that kernels can load many at once
@@ -35,24 +37,44 @@ def functions_of(session: Session, like: DiffusersModel, count: int, dtype: torc
 
 def architecture(like: DiffusersModel) -> str:
     """Return the fingerprint of all of ``like`` but its weights."""
-    shapes = {name: [list(weight.shape), weight.requires_grad] for name, weight in like.network.named_parameters()}
-    buffers = {name: buffer.numpy(force=True) for name, buffer in like.network.named_buffers()}
-    parts: list[Any] = [type(like).__name__, shapes, like.objective.config, repr(like.network)]
-    # the scales of adapters are numbers in the code, which no representation shows
-    scales = {name: getattr(layer, "scaling", None) for name, layer in like.network.named_modules()}
-    parts.append({name: scale for name, scale in scales.items() if isinstance(scale, dict)})
-    return fingerprint([*parts, fingerprint_arrays(buffers)])
+    network: Any = like.network
+    weights = {
+        name: [list(weight.shape), str(weight.dtype), weight.requires_grad]
+        for name, weight in network.named_parameters()
+    }
+    buffers = tensors_fingerprint(dict(network.named_buffers()))
+    # settings that no layer's description has: numbers of heads, scales of adapters, frequencies of the time
+    settings = {name: _plain(vars(module) | {"training": None}) for name, module in network.named_modules()}
+    config = _plain(getattr(network, "config", {}))
+    denoiser = [type(like.denoiser).__qualname__, code_of(like.denoiser), str(like.computes)]
+    described = [type(like).__name__, denoiser, like.objective.config, repr(network), config, settings]
+    return fingerprint([described, weights, buffers])
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as JSON: numbers, texts, and lists and dicts of such without private keys; of all else the
+    type's name."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items() if not str(key).startswith("_")}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    return type(value).__qualname__
 
 
 class Functions:
-    """Gradients and predictions of ``count`` models like ``like``, computed in ``dtype`` with weights given at each
-    call. The lock ``recording`` is held while they are compiled and recorded."""
+    """Gradients and predictions of ``count`` models like ``like``, with weights given at each call: the trained ones in
+    ``dtype``, the frozen ones as :meth:`frozen` returns them. The lock ``recording`` is held while they are compiled
+    and recorded."""
 
     def __init__(self, like: DiffusersModel, count: int, dtype: torch.dtype, recording: threading.Lock) -> None:
         self.count, self.dtype, self.recording = count, dtype, recording
         self._compiles = like.device.type == "cuda"
         self._identity = [architecture(like), count, str(dtype)]
         self._model = copy.copy(like)
+        # a frozen base in bf16 computes in bf16, whatever its adapters are
+        self._model.computes = like.computes or dtype
         self._model.network = stacked(like.network, count, cuda=self._compiles)
         self._model.network.register_forward_pre_hook(self._convert, with_kwargs=True)
         self._module = _Calls(self._model)
@@ -66,6 +88,14 @@ class Functions:
     def drops(self) -> bool:
         """Whether the network has dropout."""
         return bool(self._dropouts)
+
+    def frozen(self, like: DiffusersModel) -> dict[str, Tensor]:
+        """Return the weights of ``like`` that are not trained. Those of a base in bf16 are never converted; others are
+        copied where :attr:`dtype` differs from theirs."""
+        weights = {name: each.detach() for name, each in like.network.named_parameters() if not each.requires_grad}
+        if like.computes is not None:
+            return weights
+        return {name: each.to(self.dtype) if each.is_floating_point() else each for name, each in weights.items()}
 
     def gradients(
         self,
@@ -142,8 +172,8 @@ class Functions:
         return losses.view(self.count, -1).mean(dim=1)
 
     def _convert(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Convert the network's inputs to ``dtype`` and channels last, but not the time (K·b,), which is never
-        rounded."""
+        """Convert the network's inputs to the type that it computes in and to channels last, but not the time (K·b,),
+        which is never rounded."""
 
         def one(value: Any) -> Any:
             if isinstance(value, list):
@@ -152,7 +182,9 @@ class Functions:
                 return {key: one(each) for key, each in value.items()}
             if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim < 2:
                 return value
-            return value.to(self.dtype, memory_format=torch.channels_last if value.ndim == 4 else torch.preserve_format)
+            return value.to(
+                self._model.computes, memory_format=torch.channels_last if value.ndim == 4 else torch.preserve_format
+            )
 
         return tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 import numpy as np
 import torch
 
-from diffcredit.diffusion.diffusers_model import DiffusersModel, check_finite, initial_noise
+from diffcredit.diffusion.diffusers_model import DiffusersModel, Guide, check_finite, initial_noise
 from diffcredit.diffusion.fast.cuda_graph import Replayed
 from diffcredit.diffusion.fast.eligibility import dtype_of, samples_fast
 from diffcredit.diffusion.fast.functional import Functions, Layout, functions_of
@@ -44,7 +44,9 @@ def _sampler_for(session: Session, like: DiffusersModel, sampling: Sampling) -> 
     functions = functions_of(session, like, 1, dtype_of(sampling.precision, like.device))
     # models that share frozen weights share a sampler
     frozen = [weight.data_ptr() for weight in like.network.parameters() if not weight.requires_grad]
-    key: list[object] = [functions, sampling, frozen]
+    conditioner = None if like.conditioner is None else like.conditioner.fingerprint
+    followed = [conditioner, tuple(like.prompts), like.guidance]
+    key: list[object] = [functions, sampling, frozen, *followed]
     if session.sampler is None or session.sampler[0] != key:
         session.sampler = None  # before the next one is made: both may not fit into memory
         session.sampler = key, FastSampler(like, functions, sampling)
@@ -62,16 +64,16 @@ class FastSampler:
         layout = Layout(trained)
         line = torch.zeros(1, layout.size, dtype=functions.dtype, device=device)
         self._trained = [view[0] for view in layout.views(line)]
-        frozen = {name: each.detach().to(functions.dtype) for name, each in weights.items() if name not in trained}
+        frozen = functions.frozen(like)
         self._weights = [*self._trained, *frozen.values()]
-        self._guide = like.guide(sampling.seeds, sampling.guidance, sampling.prompts)
-        self._predict = functions.prediction([*layout.names, *frozen], self._guide)
         self._size = min(sampling.batch_size, sampling.images)
+        guide = self._guide(0)
+        self._predict = functions.prediction([*layout.names, *frozen], guide)
         # the same for every model, hence drawn once
         self._noises = initial_noise(like.shape, sampling.seeds).to(device)
         self._x = torch.zeros(self._size, *like.shape, device=device)
         self._followed = [
-            torch.zeros(self._size, *each.shape[1:], dtype=each.dtype, device=device) for each in self._guide.tensors
+            torch.zeros(self._size, *each.shape[1:], dtype=each.dtype, device=device) for each in guide.tensors
         ]
         self._times = like.objective.sampler(sampling.scheduler, sampling.steps).times
         self._asked = self._times.to(device)[:, None].expand(-1, self._size).contiguous()
@@ -79,6 +81,11 @@ class FastSampler:
         self.denoise: Callable[[], None] = (
             self._all_steps if self._stream is None else Replayed(self._all_steps, self._stream, functions.recording)
         )
+
+    def _guide(self, first: int) -> Guide:
+        """Return what the images of one batch follow; the texts of all images may fill gigabytes."""
+        sampling = self._sampling
+        return self._like.guide(sampling.seeds[first : first + self._size], sampling.guidance, sampling.prompts)
 
     def record(self) -> None:
         """Compile and record the sampling, if that is still to be done."""
@@ -96,8 +103,8 @@ class FastSampler:
         for first in range(0, len(self._noises), self._size):
             noises = self._noises[first : first + self._size]
             self._x[: len(noises)] = noises
-            for mine, each in zip(self._followed, self._guide.tensors, strict=True):
-                mine[: len(noises)] = each[first : first + self._size]
+            for mine, each in zip(self._followed, self._guide(first).tensors, strict=True):
+                mine[: len(noises)] = each
             if self._stream is not None:
                 self._stream.wait_stream(torch.cuda.current_stream())
             self.denoise()

@@ -4,6 +4,9 @@ A tensor (b, …) of one network becomes (K·b, …). Layers with trained weight
 a leading dimension K, to its images. All other layers, frozen ones included, work on each image separately and stay as
 they are. So diffusers' own code runs the fleet, and pruned networks and adapters work too.
 
+What is trained can be convolutions, linear layers, embeddings and norms, and the tables of numbers that transformers
+add to projections of the time; :class:`CannotStack` names anything else.
+
 Group normalisation is fused with the operations beside it in diffusers' residual blocks: biases of the convolution and
 a shift by the time embedding come before, SiLU comes after. Separately these read and write the images several times;
 fused, once. The blocks' own code still runs; it finds them done elsewhere.
@@ -11,6 +14,7 @@ fused, once. The blocks' own code still runs; it finds them done elsewhere.
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,9 +26,11 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from diffcredit.diffusion.dropout import counted_dropouts
 from diffcredit.diffusion.fast.fusion import parts_of, with_addition
+from diffcredit.diffusion.fast.stacked_layers import NORMS, TABLE, StackedEmbedding, StackedNorm, stack_table
 from diffcredit.errors import DiffcreditError
 
 LEAST = 16  # channels from which on the kernels' tiles fit
+POSITIONS = ("_compute_video_freqs", "_get_device_freqs")  # methods of Qwen-Image's positions
 JOINED = "joined"  # a value of ``time_embedding_norm`` at which a block does nothing itself
 
 
@@ -34,12 +40,16 @@ class CannotStack(DiffcreditError):
 
 def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     """Return a copy of ``network`` for ``count`` models. Each call is given their trained weights (K, …)
-    (:func:`torch.func.functional_call`); those of a single model without the leading dimension."""
+    (:func:`torch.func.functional_call`); those of a single model without the leading dimension. The copy has no
+    weights of its own: a frozen base may fill most of the memory."""
     # in eval mode also for training: dropout is active when it has keys, and in train mode diffusers copies tensors
-    fleet = copy.deepcopy(network).eval()
+    shared = {id(each): each for each in (*network.parameters(), *network.buffers())}
+    fleet = copy.deepcopy(network, shared).eval()
     for name, dropout in counted_dropouts(fleet).items():
         fleet.set_submodule(name, dropout)
     for name, module in fleet.named_modules():
+        if hasattr(module, POSITIONS[0]):
+            _compute_positions_anew(module, next(network.parameters()).device)
         if isinstance(module, _DropoutNd) and module.p > 0:
             raise CannotStack(f"{name} is a {type(module).__name__} of {module.p:g}")
     for name, module in list(fleet.named_modules()):
@@ -47,6 +57,10 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
             fleet.set_submodule(name, Norm(module, cuda=cuda))
         elif _doubles(module):
             fleet.set_submodule(name, Doubled(module.conv))
+        elif type(module) is nn.Embedding and module.weight.requires_grad:
+            if not StackedEmbedding.accepts(module):
+                raise CannotStack(f"{name} is an Embedding with padding_idx, max_norm or scale_grad_by_freq")
+            fleet.set_submodule(name, StackedEmbedding(module))
         elif count == 1 and cuda and type(module) is nn.Conv2d and _is_odd(module):
             fleet.set_submodule(name, StackedConv(module, cuda=cuda))
     if count > 1:
@@ -55,16 +69,35 @@ def stacked(network: nn.Module, count: int, *, cuda: bool) -> nn.Module:
     return fleet
 
 
+def _compute_positions_anew(module: Any, device: torch.device) -> None:
+    """Make the positions of Qwen-Image, in place, compute what they cache, from tables on ``device``: a trace would put
+    tensors without values into the cache."""
+    module.pos_freqs, module.neg_freqs = module.pos_freqs.to(device), module.neg_freqs.to(device)
+    for name in POSITIONS:
+        setattr(module, name, partial(getattr(type(module), name).__wrapped__, module))
+
+
 def _stack_trained_layers(fleet: nn.Module, *, cuda: bool) -> None:
     """Replace trained layers by those of many models, in place."""
     for name, module in list(fleet.named_modules()):
-        own = [key for key, weight in module.named_parameters(recurse=False) if weight.requires_grad]
-        if type(module) is nn.Conv2d and own:
+        weights = dict(module.named_parameters(recurse=False))
+        own = [key for key, weight in weights.items() if weight.requires_grad]
+        if not own or isinstance(module, Norm | StackedEmbedding):
+            continue
+        if len(own) < len(weights):
+            raise CannotStack(f"{name} is a {type(module).__name__} that is frozen in part")
+        if type(module) is nn.Conv2d:
+            if isinstance(module.padding, str) or module.padding_mode != "zeros":
+                raise CannotStack(f"{name} is a Conv2d with padding {module.padding!r}, {module.padding_mode}")
             fleet.set_submodule(name, StackedConv(module, cuda=cuda))
-        elif type(module) is nn.Linear and own:
+        elif type(module) is nn.Linear:
             fleet.set_submodule(name, StackedLinear(module, cuda=cuda))
-        elif own and not isinstance(module, Norm):
-            raise CannotStack(f"{name} is a {type(module).__name__}")
+        elif type(module) in NORMS:
+            fleet.set_submodule(name, StackedNorm(module))
+        elif own == [TABLE]:
+            stack_table(module)
+        else:
+            raise CannotStack(f"{name or 'the network'} is a {type(module).__name__} with {', '.join(own)}")
 
 
 def _is_odd(layer: nn.Conv2d) -> bool:
@@ -133,24 +166,39 @@ class StackedConv(nn.Module):
     def __init__(self, layer: nn.Conv2d, *, cuda: bool) -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
-        if not simple(layer):
-            raise CannotStack("a convolution has groups, a dilation or a named padding")
         self.stride, self.padding = layer.stride, layer.padding
+        self.options = layer.stride, layer.padding, layer.dilation, layer.groups
         self.adds_bias = True  # False: another layer adds it
-        square = layer.kernel_size in ((1, 1), (3, 3)) and len({*self.stride}) == len({*self.padding}) == 1
-        self.convolved = _kernel() if cuda and square else None
+        square = layer.kernel_size in ((1, 1), (3, 3)) and len({*self.stride}) == len({*layer.padding}) == 1
+        self.convolved = _kernel() if cuda and square and simple(layer) else None
+        self.cuts = simple(layer) and layer.kernel_size == layer.stride and set(layer.padding) == {0}
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.weight, self.bias if self.adds_bias else None
         if weight.ndim == 4 and self.convolved is None:
-            return F.conv2d(x, weight, bias, self.stride, self.padding)
+            return F.conv2d(x, weight, bias, *self.options)
         if weight.ndim == 4:
             weight, bias = weight[None], None if bias is None else bias[None]
         if self.convolved is not None:
             return self._by_kernel(x, weight.permute(0, 1, 3, 4, 2), bias)
+        if self.cuts:
+            return self._by_patches(x, weight.permute(0, 1, 3, 4, 2), bias)
         each = x.unflatten(0, (weight.shape[0], -1))  # (K, b, i, h, w)
         biases = [None] * len(weight) if bias is None else bias
-        return torch.cat([F.conv2d(*own, self.stride, self.padding) for own in zip(each, weight, biases, strict=True)])
+        return torch.cat([F.conv2d(*own, *self.options) for own in zip(each, weight, biases, strict=True)])
+
+    def _by_patches(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Compute it as matrix products of patches that do not overlap, as transformers cut images, with weights
+        (K, o, r, r, i)."""
+        (high, wide), models = self.stride, len(weight)
+        m, into, *sides = x.shape
+        height, width = sides[0] // high, sides[1] // wide
+        cut = x[:, :, : height * high, : width * wide].reshape(m, into, height, high, width, wide)
+        rows = cut.permute(0, 2, 4, 3, 5, 1).reshape(models, -1, high * wide * into)
+        y = torch.bmm(rows, weight.flatten(2).transpose(1, 2))
+        if bias is not None:
+            y = y + bias[:, None]
+        return y.reshape(m, height, width, -1).permute(0, 3, 1, 2)
 
     def _by_kernel(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         assert self.convolved is not None

@@ -13,7 +13,7 @@ from diffcredit.diffusion.ddpm import DDPM
 from diffcredit.diffusion.objectives.noise_schedule import NoiseSchedule, dpm_time_steps
 from diffcredit.errors import UserError
 
-from . import tiny, tiny_pipelines
+from .. import tiny, tiny_pipelines
 
 T = 1000
 STEPS = np.array([0, 1, 250, 700, T - 1])
@@ -111,7 +111,7 @@ def test_samplers_follow_the_spacing_of_their_schedule():
     config = LINEAR | {"timestep_spacing": "trailing", "steps_offset": 1, "set_alpha_to_one": False}
     for name, theirs in (("ddim", DDIMScheduler(**config)), ("pndm", PNDMScheduler(**config, skip_prk_steps=True))):
         theirs.set_timesteps(7)
-        assert NoiseSchedule(config).sampler(name, 7).timesteps.tolist() == theirs.timesteps.tolist()
+        assert NoiseSchedule(config).sampler(name, 7).times.tolist() == theirs.timesteps.tolist()
 
 
 STANDARD, MEAN = 0.3, 0.2  # of the Gaussian data; the mean far within [−1, 1]
@@ -132,9 +132,9 @@ def gaussian_error(name: str, prediction: str, steps: int, **schedule: bool) -> 
     config = LINEAR | {"prediction_type": prediction, "clip_sample": False} | schedule
     a, sampler = alpha_bar(config), NoiseSchedule(config).sampler(name, steps)
     x = start = torch.linspace(-2, 2, 9, dtype=torch.float64)
-    first = a[int(sampler.timesteps[0])]
-    for t in sampler.timesteps:
-        x = sampler.step(gaussian_prediction(prediction, x, a[int(t)]), t, x)
+    first = a[int(sampler.times[0])]
+    for k, t in enumerate(sampler.times):
+        x = sampler.step(k, gaussian_prediction(prediction, x, a[int(t)]), x)
     exact = MEAN + STANDARD * (start - np.sqrt(first) * MEAN) / np.sqrt(first * STANDARD**2 + 1 - first)
     return (x - exact).abs().max().item()
 
@@ -174,10 +174,10 @@ def test_samplers_solve_one_equation_where_what_they_foresee_is_cut_off(name, st
     ).y[:, -1]
     sampler = NoiseSchedule(LINEAR | {"prediction_type": "sample", "clip_sample": True}).sampler(name, steps)
     x = torch.from_numpy(start)
-    for t in sampler.timesteps:
+    for k, t in enumerate(sampler.times):
         root = np.sqrt(a[int(t)])
         prediction = torch.from_numpy(foreseen(x.numpy() / root, np.sqrt(1 - a[int(t)]) / root))
-        x = sampler.step(prediction, t, x)
+        x = sampler.step(k, prediction, x)
     assert np.isclose(np.abs(exact), 1, atol=1e-4).any(), "nothing was cut off"
     np.testing.assert_allclose(x.numpy(), exact, atol=near)
 
@@ -208,9 +208,9 @@ def test_samplers_exchange_nothing_with_the_device(scheduler):
     sampler = NoiseSchedule(LINEAR).sampler(scheduler, 6)
     x = torch.empty(2, 3, 8, 8, device="meta")
     with Still():
-        for t in sampler.timesteps:
-            assert t.device.type == "cpu"
-            x = sampler.step(torch.empty_like(x), t, x)
+        assert sampler.times.device.type == "cpu"
+        for k in range(len(sampler.times)):
+            x = sampler.step(k, torch.empty_like(x), x)
     assert x.device.type == "meta"
 
 
