@@ -101,7 +101,7 @@ class Pipeline(FrozenBase):
 
     def _fingerprint(self) -> str:
         parts = [weights_fingerprint(self.folder / part) for part in self.parts if (self.folder / part).is_dir()]
-        settings = self.denoiser.told if isinstance(self.denoiser, TextDenoiser) else ()
+        settings = self.denoiser.told if isinstance(self.denoiser, TextDenoiser) else ("id2label",)
         told = [f"{name}={self.index[name]}" for name in settings if name in self.index]
         lossy = [] if self.precision == "float32" else [self.precision]
         return hashlib.sha256("".join([*parts, *told, *lossy]).encode()).hexdigest()
