@@ -171,10 +171,10 @@ def test_prompts_come_from_the_captions_or_from_the_one_prompt(sd_folder):
 
 def test_without_captions_a_prompt_is_needed(sd_folder, fresh):
     family, some = LoRAFamily(str(sd_folder)), contributions(captions=("a cat", "", "two dogs", "", "a bee", "a cat"))
-    missing = r"model\.prompt: missing, and "
-    tiny.refused(f"{missing}the contributions have no captions", family.start, contributions(), 0)
-    tiny.refused(f"{missing}the images have no captions", fresh.encode, pictures(2))
-    tiny.refused(f"{missing}2 of 6 images have no caption, such as '2'", family.start, some, 0)
+    missing = r"model\.prompt: missing, and then a caption for every image is needed; "
+    tiny.refused(f"{missing}the contributions have none", family.start, contributions(), 0)
+    tiny.refused(f"{missing}2 of 6 images have none, such as '2'", family.start, some, 0)
+    tiny.refused("the model follows texts, and these images have none", fresh.encode, pictures(2))
     assert LoRAFamily(str(sd_folder), prompt="").start(some, seed=0).prompts == ("",)
 
 

@@ -24,7 +24,7 @@ from torch.func import grad, jvp, vmap
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from diffcredit.baselines.gradients.per_image import digests, normal, time_steps, with_weights
+from diffcredit.baselines.gradients.per_image import digests, normal, ragged, time_steps, with_weights
 from diffcredit.diffusion.conditions import Conditions
 from diffcredit.diffusion.micro_batches import in_smaller_batches
 from diffcredit.diffusion.model import Batch, DiffusionModel, Images
@@ -238,9 +238,15 @@ def _pseudo_gradients(samples: Samples, places: range, draw: int, weights: Weigh
         prediction = with_weights(model, model.predict, moved, x_t[None], t[None], one)[0]
         return (prediction * error).sum() * math.sqrt(2 / error.numel())
 
-    axes = (None, 0, 0, None if condition is None else 0, 0)
+    of_one, axes = grad(projected), (None, 0, 0, None if condition is None else 0, 0)
     with differentiable(model.network), torch.no_grad():  # grad builds the graph it needs
-        return vmap(grad(projected), in_dims=axes)(dict(weights), x_t, t, condition, errors)
+        if not ragged(model):
+            return vmap(of_one, in_dims=axes)(dict(weights), x_t, t, condition, errors)
+        each = [
+            of_one(dict(weights), x_t[i], t[i], condition and {name: c[i] for name, c in condition.items()}, errors[i])
+            for i in range(len(places))
+        ]
+        return {name: torch.stack([gradients[name] for gradients in each]) for name in weights}
 
 
 def _inputs(samples: Samples, places: range) -> tuple[Tensor, Tensor, Conditions | None]:

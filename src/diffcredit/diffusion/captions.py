@@ -36,8 +36,8 @@ def mixed(texts: Iterable[str]) -> list[str]:
 
 
 class CaptionEncoder(Conditioner):
-    """A text encoder of transformers in ``folder``: hidden states of ``TOKENS`` tokens, 0 where there is none, and
-    their mean."""
+    """A text encoder of transformers in ``folder``: hidden states of ``TOKENS`` tokens (of fewer where it takes no
+    more), 0 where there is none, and their mean."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -47,7 +47,8 @@ class CaptionEncoder(Conditioner):
             file = folder / "config.json"
             raise UserError(f"{file}: architectures {self.kind!r}; accepted: {', '.join(KINDS)}")
         self.reference = folder
-        self.fingerprint = fingerprint(["captions", weights_fingerprint(folder), TOKENS])
+        self.tokens = min(TOKENS, config.get("max_position_embeddings", TOKENS))
+        self.fingerprint = fingerprint(["captions", weights_fingerprint(folder), self.tokens])
 
     @cached_property
     def _encoder(self) -> Any:
@@ -85,7 +86,7 @@ class CaptionEncoder(Conditioner):
             self._encoder.to("cpu")
 
     def _states(self, text: str, device: torch.device) -> Conditions:
-        options: Mapping[str, Any] = {"padding": "max_length", "max_length": TOKENS, "truncation": True}
+        options: Mapping[str, Any] = {"padding": "max_length", "max_length": self.tokens, "truncation": True}
         tokens = self._tokenizer(text, return_tensors="pt", **options).to(device)
         seen: Tensor = tokens.attention_mask[0, :, None].float()
         hidden = self._encoder(tokens.input_ids, attention_mask=tokens.attention_mask)[0][0].float() * seen

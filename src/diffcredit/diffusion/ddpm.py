@@ -4,7 +4,7 @@ A network is a U-Net or a transformer of diffusers, possibly pruned. It follows 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -104,7 +104,8 @@ class DDPM(DiffusersModel):
             return cls(transformers.build(kind, config, seed), config, objective, stage, kind, following)
         config = networks.preset_config(preset, stage.channels, size, resolution=resolution)
         if isinstance(labels, CaptionEncoder):
-            raise UserError(f"model.preset: {preset!r} follows no captions; accepted with captions: mmdit-…")
+            others = ", ".join(transformers.presets_of(transformers.MMDIT))
+            raise UserError(f"model.preset: {preset!r} follows no captions; accepted with captions: {others}")
         if classes:
             config["num_class_embeds"] = classes + 1  # the last is that of no class
         return cls(networks.build(config, seed), config, objective, stage, UNET, following)
@@ -282,9 +283,11 @@ class PixelFamily(Family):
     def _following(self, contributions: Contributions) -> Following | None:
         if self.conditions is None:
             return None
-        texts = texts_of(contributions, f"model.conditions: {self.conditions}")
+        texts = texts_of(contributions, f"model.conditions: {self.conditions}: a text for every image is needed")
         if self.conditions == "labels":
-            return Following(ClassLabels(sorted(set(texts))), tuple(mixed(texts)), self._dropout)
+            labels = ClassLabels(sorted(set(texts)))
+            check_labels(labels, contributions)
+            return Following(labels, tuple(mixed(texts)), self._dropout)
         return Following(caption_encoder(str(self.text_encoder)), tuple(mixed(texts)), self._dropout)
 
     def _labels_of(self, found: PretrainedNetwork, contributions: Contributions) -> Following | None:
@@ -299,12 +302,15 @@ class PixelFamily(Family):
             return None
         if not known:
             raise UserError(f"{file}: a network without class labels; leave model.conditions out")
-        texts = texts_of(contributions, "model.conditions: labels")
-        # of a U-Net's classes the last is that of no class, as in our own; a DiT has it beside its classes
-        names = found.labels or tuple(map(str, range(known - 1 if unet else known)))
-        labels = ClassLabels(names)
-        for text in set(texts):
-            labels.place(text)
+        texts = texts_of(contributions, "model.conditions: labels: a text for every image is needed")
+        # where conditions are dropped, the last of a U-Net's classes is that of no class, as in our own; a DiT has it
+        # beside its classes
+        classes = known - 1 if unet and self._dropout else known
+        labels = ClassLabels(found.labels or tuple(map(str, range(classes))))
+        if len(labels.names) != classes:
+            hint = "; condition_dropout: 0 leaves none for no label" if len(labels.names) == known else ""
+            raise UserError(f"{file}: {classes} classes beside that of no label, and {len(labels.names)} names{hint}")
+        check_labels(labels, contributions)
         return Following(labels, tuple(mixed(texts)), self._dropout)
 
     def load(self, directory: Path) -> DDPM:
@@ -312,17 +318,26 @@ class PixelFamily(Family):
         return self.model.load(directory, self.stage, captions)
 
 
-def texts_of(contributions: Contributions, key: str) -> Sequence[str]:
-    """Return each image's caption or label; raise a UserError about ``key`` if one is missing."""
+def texts_of(contributions: Contributions, what: str) -> tuple[str, ...]:
+    """Return each image's caption or label; raise a UserError that starts with ``what`` if one is missing."""
     if contributions.captions is None:
-        raise UserError(f"{key}: missing, and the contributions have no captions; one of both is needed")
+        raise UserError(f"{what}; the contributions have none")
     captioned = zip(contributions.names, contributions.captions, strict=True)
     if without := [name for name, caption in captioned if not caption]:
         raise UserError(
-            f"{key}: missing, and {len(without)} of {len(contributions.names)} images have no caption, "
-            f"such as {without[0]!r}; a prompt, or a caption for every image, is needed"
+            f"{what}; {len(without)} of {len(contributions.names)} images have none, such as {without[0]!r}"
         )
     return contributions.captions
+
+
+def check_labels(labels: ClassLabels, contributions: Contributions) -> None:
+    """Raise a UserError where an image, a held-out one too, has a label that is not known."""
+    images = [*zip(contributions.names, contributions.captions or (), strict=False)]
+    held_out = contributions.heldout_names or ["a held-out image"] * len(contributions.heldout)
+    images += zip(held_out, contributions.heldout_captions or (), strict=False)
+    for name, text in images:
+        with located(f"contributions: {name}"):
+            labels.place(text)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class DiffusersModel(DiffusionModel):
         if self.conditioner is None:
             return ()
         if self.prompt is None and captions is None:
-            raise UserError("model.prompt: missing, and the images have no captions; one of both is needed")
+            raise UserError("the model follows texts, and these images have none; a text for every image is needed")
         texts = list(captions or ()) if self.prompt is None else [self.prompt] * count
         distinct: list[str | None] = [*dict.fromkeys(texts)]
         place = {text: index for index, text in enumerate(distinct)}

@@ -216,6 +216,9 @@ class Family(ABC):
 
     # What a family may have
 
+    beside: Path = Path()
+    """The folder of the study file, where a plug-in that an option names is looked for. Not a key of the section."""
+
     @property
     def trained(self) -> bool:
         """Whether :meth:`start` is the base model already, so that nothing is left to train."""

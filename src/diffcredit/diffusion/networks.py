@@ -9,6 +9,7 @@ from diffusers.models.downsampling import Downsample2D
 from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 
+from diffcredit.diffusion import transformers
 from diffcredit.diffusion.initialisation import redraw
 from diffcredit.diffusion.pruned_transformers import check_widths, stored_config, sync_heads, sync_layers
 from diffcredit.diffusion.transformer_sites import TRANSFORMERS, sites
@@ -63,7 +64,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 def preset_config(preset: str, channels: int, size: int, *, resolution: int) -> dict[str, Any]:
     """Return the architecture of a preset for (channels, size, size); ``resolution`` is the images', for messages."""
     if preset not in PRESETS:
-        raise UserError(f"model.preset: {preset!r} is unknown; accepted: {', '.join(PRESETS)}")
+        known = ", ".join((*PRESETS, *transformers.PRESETS))
+        raise UserError(f"model.preset: {preset!r} is unknown; accepted: {known}")
     halvings = len(PRESETS[preset]["block_out_channels"]) - 1
     if size % 2**halvings:
         factor = resolution // size

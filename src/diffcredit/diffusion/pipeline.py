@@ -32,19 +32,21 @@ from diffcredit.diffusion.pretrained import (
 from diffcredit.diffusion.texts import MISSING_PACKAGES, TextEncoders
 from diffcredit.errors import UserError, located
 from diffcredit.util.plugins import build
+from diffcredit.util.sanitize import shortened
 
 BasePrecision = Literal["float32", "bf16", "8bit"]
 
 
 class Pipeline(FrozenBase):
-    """A pipeline in ``folder``: network, autoencoder, text encoders, objective. ``denoiser`` names a class of the
-    user's own, ``package.module:Class``; ``precision`` is that of the frozen weights. The network is read when it is
-    first needed."""
+    """A pipeline in ``folder``: network, autoencoder, text encoders, objective. ``denoiser`` is the user's own, if not
+    one of ours; ``precision`` is that of the frozen weights. The network is read when it is first needed."""
 
-    def __init__(self, folder: Path, denoiser: str | None = None, precision: BasePrecision | None = None) -> None:
+    def __init__(
+        self, folder: Path, denoiser: PipelineDenoiser | None = None, precision: BasePrecision | None = None
+    ) -> None:
         self.folder = folder
         self.index = read_json(folder / "model_index.json")
-        self.denoiser: PipelineDenoiser = find_denoiser(folder, self.index, denoiser)
+        self.denoiser: PipelineDenoiser = denoiser or find_denoiser(folder, self.index)
         name = self.denoiser.component
         texts = self.denoiser.parts if isinstance(self.denoiser, TextDenoiser) else ()
         self.parts: tuple[str, ...] = (name, "vae", *texts, "scheduler")
@@ -89,13 +91,17 @@ class Pipeline(FrozenBase):
 
     def _make_conditioner(self) -> Conditioner:
         if not isinstance(self.denoiser, TextDenoiser):
-            labels = labels_of(self.folder) or tuple(map(str, range(self.config["num_embeds_ada_norm"])))
+            classes = self.config["num_embeds_ada_norm"]
+            labels = labels_of(self.folder) or tuple(map(str, range(classes)))
+            if len(labels) != classes:  # the class after the last one is that of no label
+                file = self.folder / "model_index.json"
+                raise UserError(f"{file}: id2label names {len(labels)} classes, and the network has {classes}")
             return ClassLabels(labels)
         return TextEncoders(self.folder, self.denoiser, self.index, self.computes or torch.float32)
 
     def _fingerprint(self) -> str:
         parts = [weights_fingerprint(self.folder / part) for part in self.parts if (self.folder / part).is_dir()]
-        settings = self.denoiser.told if isinstance(self.denoiser, TextDenoiser) else ()
+        settings = self.denoiser.told if isinstance(self.denoiser, TextDenoiser) else ("id2label",)
         told = [f"{name}={self.index[name]}" for name in settings if name in self.index]
         lossy = [] if self.precision == "float32" else [self.precision]
         return hashlib.sha256("".join([*parts, *told, *lossy]).encode()).hexdigest()
@@ -144,11 +150,9 @@ def flow_scheduler(config: dict[str, Any]) -> Any:
     )
 
 
-def find_denoiser(folder: Path, index: dict[str, Any], own: str | None) -> PipelineDenoiser:
-    """Return the denoiser of a pipeline, given its ``model_index.json``, or the user's ``own``."""
+def find_denoiser(folder: Path, index: dict[str, Any]) -> PipelineDenoiser:
+    """Return the denoiser of a pipeline, given its ``model_index.json``."""
     kind = index.get("_class_name")
-    if own is not None:
-        return build(own, {}, {}, where="model.denoiser", beside=Path())
     if kind not in PIPELINES and (reason := reason_against(str(kind))) is not None:
         raise UserError(
             f"{folder / 'model_index.json'}: _class_name {kind!r}: {reason}; accepted: {', '.join(PIPELINES)}"
@@ -162,6 +166,21 @@ def find_denoiser(folder: Path, index: dict[str, Any], own: str | None) -> Pipel
     return getattr(import_module(module), name)()
 
 
+def own_denoiser(reference: str, beside: Path) -> PipelineDenoiser:
+    """Return the denoiser of a user's class, ``package.module:Class``, which is looked for ``beside`` the study file as
+    well as among installed packages."""
+    denoiser = build(reference, {}, {}, where="model.denoiser", beside=beside)
+    if not isinstance(denoiser, PipelineDenoiser):
+        raise UserError(
+            f"model.denoiser: {shortened(reference)} is no PipelineDenoiser; a class that inherits from TextDenoiser, "
+            "or from PipelineDenoiser for class labels, is expected (diffcredit.diffusion.denoisers.base)"
+        )
+    for member in ("network", "guidance", *(("parts",) if isinstance(denoiser, TextDenoiser) else ())):
+        if not hasattr(denoiser, member):
+            raise UserError(f"model.denoiser: {shortened(reference)} has no {member}, which a denoiser has")
+    return denoiser
+
+
 def empty_network(kind: str, config: dict[str, Any]) -> nn.Module:
     """Return a network of diffusers' class ``kind`` without weights, which its ``config`` describes."""
     import diffusers
@@ -171,11 +190,18 @@ def empty_network(kind: str, config: dict[str, Any]) -> nn.Module:
 
 
 @lru_cache(maxsize=2)
-def pipeline(reference: str, denoiser: str | None = None, precision: BasePrecision | None = None) -> Pipeline:
-    """Return the pipeline of a folder or hub id."""
+def pipeline(
+    reference: str,
+    denoiser: str | None = None,
+    precision: BasePrecision | None = None,
+    beside: Path = Path(),
+) -> Pipeline:
+    """Return the pipeline of a folder or hub id. ``denoiser`` names a class of the user's own,
+    ``package.module:Class``, which is looked for ``beside`` the study file."""
     try:
         import peft  # noqa: F401
         import transformers  # noqa: F401
     except ImportError:
         raise UserError(MISSING_PACKAGES) from None
-    return Pipeline(folder_of(reference), denoiser, precision)
+    own = None if denoiser is None else own_denoiser(denoiser, beside)
+    return Pipeline(folder_of(reference), own, precision)

@@ -230,7 +230,8 @@ class PretrainedNetwork:
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint([weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)])
+        known = [weights_fingerprint(self.folder), self.scheduler and dict(self.scheduler)]
+        return fingerprint(known if self.labels is None else [*known, self.labels])
 
     def load(self, *, channels: int, size: int, resolution: int) -> tuple[nn.Module, dict[str, Any]]:
         """Return the network and its config; refuse one not made for (channels, size, size)."""
@@ -239,6 +240,8 @@ class PretrainedNetwork:
         file, kind = self.folder / "config.json", getattr(diffusers, self.kind)
         config = self.config
         unet = self.kind == "UNet2DModel"
+        if (embedded := config.get("class_embed_type")) is not None:
+            raise UserError(f"{file}: class_embed_type {embedded!r}; accepted: null, with num_class_embeds")
         for key in ("in_channels", "out_channels") if unet else ("in_channels",):
             if config.get(key, 3) != channels:
                 variance = config.get("out_channels") == 2 * channels

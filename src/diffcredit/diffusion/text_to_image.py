@@ -25,7 +25,7 @@ from diffcredit.diffusion.adapters import (
 )
 from diffcredit.diffusion.captions import mixed
 from diffcredit.diffusion.conditions import ClassLabels
-from diffcredit.diffusion.ddpm import texts_of
+from diffcredit.diffusion.ddpm import check_labels, texts_of
 from diffcredit.diffusion.diffusers_model import DiffusersModel
 from diffcredit.diffusion.digests import tensors_fingerprint
 from diffcredit.diffusion.frozen import FrozenBase
@@ -36,9 +36,11 @@ from diffcredit.diffusion.pretrained import check_undamaged, read_description, r
 from diffcredit.diffusion.saved_base import is_saved, saved_base
 from diffcredit.diffusion.settings import Rank
 from diffcredit.diffusion.sharing import copy_sharing_frozen
-from diffcredit.errors import UserError
+from diffcredit.errors import UserError, located
 from diffcredit.util.artifacts import canonical_json
 from diffcredit.util.plugins import code_of
+
+PROMPT_OR_CAPTIONS = "model.prompt: missing, and then a caption for every image is needed"
 
 
 class TextToImageLoRA(DiffusersModel):
@@ -77,7 +79,8 @@ class TextToImageLoRA(DiffusersModel):
         """Return a model with a fresh adapter of this rank (A normal, B zero), which generates the images of the
         pipeline itself, or with a trained one."""
         size = base.stage.size_of(resolution)
-        base.denoiser.check_size(base.outline, size)
+        with located(f"contributions.resolution: {resolution}"):
+            base.denoiser.check_size(base.outline, size)
         if isinstance(adapter, Adapter):
             return cls(with_adapter(base, adapter), base, prompts, prompt, size, density)
         ranks = dict.fromkeys(projections(base.outline, base.denoiser.targets), adapter)
@@ -188,7 +191,7 @@ class LoRAFamily(Family):
         """What the adapter changes."""
         if is_saved(self.pretrained):
             return saved_base(self.pretrained, self.autoencoder, self.text_encoder)
-        return pipeline(self.pretrained, self.denoiser, self.base)
+        return pipeline(self.pretrained, self.denoiser, self.base, self.beside)
 
     @property
     def trained(self) -> bool:
@@ -212,7 +215,7 @@ class LoRAFamily(Family):
         if self.density is not None:
             known["density"] = asdict(self.density)
         if self.denoiser is not None:
-            known["denoiser"] = code_of(own.denoiser)
+            known["denoiser"] = {"name": self.denoiser, **code_of(own.denoiser)}
         return known
 
     def start(self, contributions: Contributions, seed: int) -> TextToImageLoRA:
@@ -224,11 +227,9 @@ class LoRAFamily(Family):
     def _prompts(self, contributions: Contributions) -> list[str]:
         if self.prompt is not None:
             return [self.prompt]
-        texts = texts_of(contributions, "model.prompt")
         if isinstance(labels := self.frozen.conditioner, ClassLabels):
-            for text in set(texts):
-                labels.place(text)
-        return mixed(texts)
+            check_labels(labels, contributions)
+        return mixed(texts_of(contributions, PROMPT_OR_CAPTIONS))
 
     def load(self, directory: Path) -> TextToImageLoRA:
         return TextToImageLoRA.load(directory, self.frozen)

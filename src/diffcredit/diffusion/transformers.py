@@ -66,7 +66,7 @@ def preset_config(
     if kind == MMDIT and text is None:
         raise UserError(f"model.preset: {preset!r} follows captions; model.conditions: captions is needed")
     if kind == DIT and text is not None:
-        others = ", ".join(name for name, (other, _) in PRESETS.items() if other == MMDIT)
+        others = ", ".join(presets_of(MMDIT))
         raise UserError(f"model.preset: {preset!r} follows labels, not captions; accepted with captions: {others}")
     own: dict[str, Any] = {"sample_size": size, "in_channels": channels, "out_channels": channels}
     if kind == DIT:
@@ -75,6 +75,11 @@ def preset_config(
         own |= {"joint_attention_dim": text["hidden"], "pooled_projection_dim": text["pooled"]}
         own |= {"pos_embed_max_size": max(size // patch, 16)}
     return kind, config | own
+
+
+def presets_of(kind: str) -> list[str]:
+    """Return the names of the architectures of diffusers' class ``kind``."""
+    return [name for name, (other, _) in PRESETS.items() if other == kind]
 
 
 def build(kind: str, config: dict[str, Any], seed: int) -> nn.Module:

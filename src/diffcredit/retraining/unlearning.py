@@ -203,7 +203,8 @@ class Probe:
 
         def add(places: range) -> None:
             loss = self._losses(images.part(places)).sum() / (len(images) * self.time_steps)
-            torch._foreach_add_(total, torch.autograd.grad(loss, weights))
+            # the last blocks of some transformers have layers that the loss does not see
+            torch._foreach_add_(total, torch.autograd.grad(loss, weights, materialize_grads=True))
 
         in_smaller_batches(add, len(images), max(1, self.at_once // self.time_steps))
         return torch.cat([gradient.flatten().float().cpu() for gradient in total])

@@ -20,6 +20,7 @@ from diffcredit.util.plugins import in_plugin
 from diffcredit.util.store import redacted_url
 
 if TYPE_CHECKING:
+    from diffcredit.diffusion.model import DiffusionModel
     from diffcredit.study.recipe import Recipe
     from diffcredit.study.study import Study
 
@@ -47,6 +48,7 @@ def check(study: "Study") -> None:
         check_optimizer(study.config.model.train)
     if not prepared.has_base:
         start = prepared.start()
+        _check_min_snr(study, start)
         study.recipe.rehearse(start)
         for section in study.config.compared:  # these are evaluated much later
             study.recipe_with(section, 1).rehearse(start)
@@ -55,6 +57,14 @@ def check(study: "Study") -> None:
                 prop.check_prompts(prepared.prompts(start))
     _try_extractors(study, properties)
     study.checked = True
+
+
+def _check_min_snr(study: "Study", start: "DiffusionModel") -> None:
+    import torch
+
+    if (gamma := study.config.model.train.min_snr) is not None:
+        with located(f"{study.file}: model.train"):
+            start.objective.min_snr_weights(torch.zeros(1, dtype=torch.long), gamma)
 
 
 def _choose_images(study: "Study", properties: list[Property]) -> None:

@@ -284,6 +284,8 @@ def references(config: StudyConfig) -> Iterable[tuple[str, str]]:
     if isinstance(config.contributions.house, HouseSection):
         yield "contributions.house.source", config.contributions.house.source
     yield "model.family", config.model.family
+    if isinstance(denoiser := config.model.options.get("denoiser"), str):
+        yield "model.denoiser", denoiser
     yield "retraining.method", config.retraining.method
     for index, compared in enumerate(config.compared):
         yield f"validation.retrainings.{index}.method", compared.method

@@ -253,10 +253,18 @@ def build_family(config: StudyConfig, file: Path) -> Family:
     for member in ("nobody", "trained", "identity", "start", "load"):
         if not hasattr(type(family), member):
             raise UserError(f"{where}: {section.family!r} has no {member}; a Family is expected")
+    if isinstance(family, Family):
+        object.__setattr__(family, "beside", file.parent)  # families are frozen
     follows = section.family not in ("ddpm", "latent") or section.options.get("conditions") is not None
     if config.sampling.guidance is not None and not follows:
         raise UserError(
             f"{file}: sampling.guidance: this model follows nothing; leave it out, or give model.conditions"
+        )
+    never = "preset" in section.options and section.options.get("condition_dropout") == 0
+    if config.sampling.guidance not in (None, 1) and never:
+        raise UserError(
+            f"{file}: sampling.guidance: {config.sampling.guidance:g}, and with model.condition_dropout: 0 the model "
+            "does not learn what guidance starts from; leave one of them out"
         )
     return family
 

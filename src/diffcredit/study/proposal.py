@@ -76,7 +76,7 @@ def propose(side: int, *, gpu: bool, autoencoder: Path | None = None) -> Proposa
 def propose_adapter(side: int, folder: Path) -> Proposal:
     """Propose settings for adapters on the pipeline in ``folder``, at its own resolution or the largest smaller one."""
     index, factor = read_json(folder / "model_index.json"), first_stage(str(folder)).factor
-    denoiser = find_denoiser(folder, index, None)
+    denoiser = find_denoiser(folder, index)
     config = read_json(folder / denoiser.component / "config.json")
     denoiser.check(folder, index, config)
     network = empty_network(denoiser.network, config)

@@ -64,13 +64,18 @@ class Stated:
     def _model(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
         section = self._config.model
         elsewhere = [f"model.{key}" for key in MODELS if key in section.options and not _is_here(section.options[key])]
-        if not elsewhere and self._may_build(section.family, recorded):
+        denoiser = section.options.get("denoiser")
+        code = recorded.get("denoiser") or {}
+        known_denoiser = denoiser is None or self._may_build(denoiser, code)
+        if not elsewhere and known_denoiser and self._may_build(section.family, recorded):
             from diffcredit.study.prepared import build_family
 
             family = build_family(self._config, self._study.file)
             return identity.model_settings(section, family, f"{self._study.file}: model")
         self.unknown += elsewhere
         options = {key: value for key, value in section.options.items() if key not in MODELS}
+        if isinstance(denoiser, str):
+            options["denoiser"] = {"name": denoiser, **self._code(denoiser, code)}
         old = {key: value for key, value in recorded.items() if key != "seed"}
         known = {"family": section.family, "train": dataclasses.asdict(section.train)}
         return {**_overlaid(old, options, listed=False), **known, **self._code(section.family, recorded)}

@@ -3,6 +3,7 @@
 Checks that need more than numpy are loaded on first use.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from diffcredit.testing.designs import ConformanceError, check_design
@@ -20,6 +21,7 @@ from diffcredit.testing.games import (
 
 if TYPE_CHECKING:
     from diffcredit.testing.conformance import check_property, check_retraining
+    from diffcredit.testing.denoisers import check_denoiser
 
 __all__ = [
     "ConformanceError",
@@ -27,6 +29,7 @@ __all__ = [
     "airport",
     "all_coalitions",
     "brute_force_shapley",
+    "check_denoiser",
     "check_design",
     "check_property",
     "check_retraining",
@@ -41,6 +44,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'diffcredit.testing' has no attribute {name!r}")
-    from diffcredit.testing import conformance
-
-    return getattr(conformance, name)
+    room = "denoisers" if name == "check_denoiser" else "conformance"
+    return getattr(import_module(f"diffcredit.testing.{room}"), name)

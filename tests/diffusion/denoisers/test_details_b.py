@@ -128,7 +128,7 @@ def test_sizes(name: str, tmp_path: Path) -> None:
     if name == "sana":  # patches of a single latent
         denoiser.check_size(network, 7)
         return
-    with pytest.raises(UserError, match=r"resolution: latents of 7 × 7; .* multiples of 2$"):
+    with pytest.raises(UserError, match=r"latents of 7 × 7; .* multiples of 2$"):
         denoiser.check_size(network, 7)
 
 

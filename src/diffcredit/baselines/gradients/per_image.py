@@ -99,7 +99,7 @@ class PerImage:
         self._bf16 = settings.precision == "bf16" and model.device.type == "cuda"
         in_a_group = 1 if self._scaled else settings.time_steps
         self._groups_at_once = max(1, (busy or by_device(BUSY, model.device)) // in_a_group)
-        if self._bf16:  # torch.func cannot differentiate through autocast's mixed types
+        if self._bf16 or ragged(model):  # torch.func cannot differentiate through autocast's mixed types, either
             self._groups_at_once = 1
         self.images_at_once = 1 if self._scaled else self._groups_at_once
         model.network.eval()
@@ -171,6 +171,11 @@ class PerImage:
         x_t = model.objective.add_noise(x, noise, t)
         prediction = model.predict(x_t, t, batch.condition).float().flatten(1)
         return (prediction.square() if kind == "prediction_norm" else prediction).mean(1).mean()
+
+
+def ragged(model: DiffusionModel) -> bool:
+    """Return whether ``vmap`` cannot go through the model's network."""
+    return getattr(getattr(model, "denoiser", None), "ragged", False)
 
 
 def by_device(table: Mapping[str, int], device: torch.device) -> int:

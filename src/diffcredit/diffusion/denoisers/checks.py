@@ -87,6 +87,4 @@ def check_flow_scheduler(folder: Path) -> None:
 def check_multiple(kind: str, side: int, multiple: int) -> None:
     """Raise a UserError unless the ``side`` of latents is a multiple of ``multiple``."""
     if side % multiple:
-        raise UserError(
-            f"contributions.resolution: latents of {side} × {side}; {kind} takes sides that are multiples of {multiple}"
-        )
+        raise UserError(f"latents of {side} × {side}; {kind} takes sides that are multiples of {multiple}")

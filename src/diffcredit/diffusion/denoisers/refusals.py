@@ -5,7 +5,7 @@ from diffcredit.diffusion.denoisers.checks import WHY_FEW_STEPS
 FEW_STEPS = f"it {WHY_FEW_STEPS}"
 REASONS = {
     "Controlnet": "it is conditioned on an image beside the text",
-    "ControlNet": "it is conditioned on an image beside the text",
+    "Control": "it is conditioned on an image beside the text",
     "Inpaint": "it completes a given image",
     "Img2Img": "it changes a given image; its text-to-image pipeline has the same weights",
     "Edit": "it changes a given image",

@@ -70,9 +70,7 @@ class StableDiffusion3(TextDenoiser):
         checks.check_multiple("this transformer", side, config["patch_size"])
         most = config["patch_size"] * config["pos_embed_max_size"]
         if side > most:
-            raise UserError(
-                f"contributions.resolution: latents of {side} × {side}; this transformer takes at most {most} × {most}"
-            )
+            raise UserError(f"latents of {side} × {side}; this transformer takes at most {most} × {most}")
 
     def text_pipeline(self, kind: type, parts: Mapping[str, Any], index: Mapping[str, Any]) -> Any:
         pipeline = super().text_pipeline(kind, parts, index)

@@ -96,6 +96,4 @@ class ZImage(TextDenoiser):
         config: Any = network.config
         most = PATCH * min(config["axes_lens"][1:])
         if side > most:
-            raise UserError(
-                f"contributions.resolution: latents of {side} × {side}; this network has places for {most} × {most}"
-            )
+            raise UserError(f"latents of {side} × {side}; this network has places for {most} × {most}")

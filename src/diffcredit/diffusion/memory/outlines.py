@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from diffcredit.contributions import Contributions
-from diffcredit.diffusion.captions import TOKENS, CaptionEncoder
+from diffcredit.diffusion.captions import CaptionEncoder
 from diffcredit.diffusion.conditions import ClassLabels, Conditioner, Conditions
 from diffcredit.diffusion.denoisers.base import TextDenoiser
 from diffcredit.diffusion.diffusers_model import DiffusersModel
@@ -87,7 +87,7 @@ def outline_of(family: Family, contributions: Contributions) -> DiffusersModel |
     """Return a model of ``family`` without numbers, before its training; None for a family of another make. Networks
     that are trained whole are made, and their numbers forgotten."""
     if isinstance(family, LoRAFamily) and isinstance(family.frozen, Pipeline):
-        base = PipelineOutline(family.frozen.folder, family.denoiser, family.base)
+        base = PipelineOutline(family.frozen.folder, family.frozen.denoiser, family.base)
         side = contributions.images.shape[1]
         return TextToImageLoRA.create(base, family.first_adapter, ["a text"], family.prompt, side, 0, family.density)
     model = family.start(contributions, 0)
@@ -115,7 +115,7 @@ def condition_of(outline: DiffusersModel) -> Conditions | None:
         case CaptionEncoder() as encoder:
             hidden, pooled = encoder.widths["hidden"], encoder.widths["pooled"]
             return {
-                "encoder_hidden_states": torch.empty(TOKENS, hidden, device=EMPTY),
+                "encoder_hidden_states": torch.empty(encoder.tokens, hidden, device=EMPTY),
                 "pooled_projections": torch.empty(pooled, device=EMPTY),
             }
         case TextsOutline() as texts:
