@@ -288,7 +288,7 @@ def test_another_source_loads_from_a_study_file(tmp_path):
         ({"model.family": "gan"}, "model: 'gan' is unknown; accepted: ddpm, latent, lora, or a plug-in"),
         ({"model.preset": None}, "model: {{}} is not accepted by ddpm; exactly one of preset and pretrained"),
         ({"model.family": "latent"}, "model: {{'preset': 'tiny'}} is not accepted by latent; autoencoder is missing"),
-        ({"sampling.guidance": 3.0}, "sampling.guidance: the family 'ddpm' follows no prompt"),
+        ({"sampling.guidance": 3.0}, "sampling.guidance: this model follows nothing"),
     ],
 )
 def test_mistakes_show_before_anything_is_trained(tmp_path, changes, said):
