@@ -51,7 +51,7 @@ CPU = Scale(
     dit={
         "resolution": 16,
         "preset": "dit-tiny",
-        "train": {"steps": 6000, "batch_size": 64, "learning_rate": 2e-3, "schedule": "cosine", "warmup_steps": 100}
+        "train": {"steps": 4000, "batch_size": 64, "learning_rate": 2e-3, "schedule": "cosine", "warmup_steps": 100}
         | {"ema": 0.998, "optimizer": "adamw", "weight_decay": 0.01},
         "recover": 600,
         "tune": 100,
@@ -89,7 +89,7 @@ def class_conditional(data: Path, scratch: Path, scale: Scale) -> Study:
         model={"family": "ddpm", "preset": of["preset"], **FLOW, "conditions": "labels", "train": of["train"]},
         retraining={"method": "sparsified", "parameters": 0.6, "recover_steps": of["recover"], "steps": of["tune"]},
         sampling={"images": of["images"], "steps": of["steps"], "guidance": 2.0},
-        properties=["colourfulness", {"name": "heldout_loss", "time_steps": 8}],
+        properties=["colourfulness", {"name": "heldout_loss", "time_steps": 4}],
     )
 
 
@@ -119,7 +119,7 @@ def adapters(data: Path, scratch: Path, text_encoder: Path, base: Path, scale: S
         model=model | {"train": of["adapt"] | {"flip": False}},
         retraining={"method": "sparsified", "parameters": 0.5, "recover_steps": of["recover"], "steps": of["tune"]},
         sampling={"images": of["images"], "steps": of["steps"], "guidance": 3.0},
-        properties=["colourfulness", {"name": "heldout_loss", "time_steps": 8}],
+        properties=["colourfulness", {"name": "heldout_loss", "time_steps": 4}],
     )
 
 
