@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,9 @@ from hypothesis import settings
 from paid_study import evaluated, stated
 from postgres_server import Server, binaries, running_server
 from tiny_study import run_here, write_small, write_study
+
+if TYPE_CHECKING:
+    from diffusion.ways import Ways
 
 # Notes of this machine are not the tests'.
 NOTES = TemporaryDirectory()
@@ -74,6 +78,14 @@ def _paying(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paying(_paying: Path, tmp_path: Path) -> Path:
     """The folder of a study with a payout policy and made-up evaluations, to its end; the test's own copy."""
     return shutil.copytree(_paying, tmp_path / "paying")
+
+
+@pytest.fixture(scope="session")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> "Ways":
+    """Every kind of model that a study may start from."""
+    from diffusion.ways import Ways  # it brings torch
+
+    return Ways(tmp_path_factory.mktemp("ways"))
 
 
 @pytest.fixture(scope="session")

@@ -285,7 +285,8 @@ class PixelFamily(Family):
             return None
         texts = texts_of(contributions, f"model.conditions: {self.conditions}: a text for every image is needed")
         if self.conditions == "labels":
-            labels = ClassLabels(sorted(set(texts)))
+            # a rare label may be that of held-out images alone
+            labels = ClassLabels(sorted({*texts, *(contributions.heldout_captions or ())} - {""}))
             check_labels(labels, contributions)
             return Following(labels, tuple(mixed(texts)), self._dropout)
         return Following(caption_encoder(str(self.text_encoder)), tuple(mixed(texts)), self._dropout)
