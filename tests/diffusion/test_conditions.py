@@ -72,7 +72,7 @@ def test_other_texts_do_not_change_the_order_of_those_that_are_there() -> None:
     letters = [f"text {place}" for place in range(12)]
     all_of_them = mixed(letters)
     assert sorted(all_of_them) == sorted(letters)
-    assert all_of_them != letters
+    assert all_of_them not in (letters, sorted(letters))
     assert mixed(letters[::-2]) == [each for each in all_of_them if each in letters[::-2]]
 
 
@@ -81,6 +81,17 @@ def test_the_label_of_no_image_is_refused() -> None:
     tiny.refused("the label 'green' is unknown; the model's 2 classes: red, blue$", labels.place, "green")
     many = ClassLabels([str(place) for place in range(20)])
     tiny.refused("20 classes: 0, 1, 2, 3, 4, 5, 6, 7, …$", many.place, "x")
+
+
+def test_a_unet_without_a_class_of_no_label_takes_all_its_labels(ways: Ways) -> None:
+    """Where no condition is dropped, none is needed."""
+    family = dataclasses.replace(ways.family("pretrained unet"), condition_dropout=0.0)
+    contributions = given("pretrained unet")
+    model = family.start(relabelled(contributions, ("3", *contributions.captions[1:])), 0)
+    assert model.conditioner.names == ("0", "1", "2", "3")
+    assert model.guidance == 1.0
+    assert model.encode(contributions.images[:1], ["3"]).condition["class_labels"].tolist() == [3]
+    assert model.sample([0, 1], 2).shape == (2, 16, 16, 3)
 
 
 # -- conditions that are left out
