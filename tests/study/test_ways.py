@@ -82,6 +82,7 @@ def test_a_study(ways, name, tmp_path):
     assert (tmp_path / "results" / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_validation_from_scratch(ways, tmp_path):
     """Of a class-conditional flow transformer: the truth is retrained, and compared with credits and baselines."""
     validation = {"shares": [0.5], "coalitions": 10, "seeds": 1, "evaluations": 8, "leave_one_out": False}

@@ -42,10 +42,11 @@ class CaptionEncoder(Conditioner):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         config = read_json(folder / "config.json")
-        self.kind = str(next(iter(config.get("architectures") or [None])))
-        if self.kind not in KINDS:
+        kind = next(iter(config.get("architectures") or [None]))
+        if kind not in KINDS:
             file = folder / "config.json"
-            raise UserError(f"{file}: architectures {self.kind!r}; accepted: {', '.join(KINDS)}")
+            raise UserError(f"{file}: architectures {kind!r}; accepted: {', '.join(KINDS)}")
+        self.kind: str = kind
         self.reference = folder
         self.tokens = min(TOKENS, config.get("max_position_embeddings", TOKENS))
         self.fingerprint = fingerprint(["captions", weights_fingerprint(folder), self.tokens])

@@ -240,8 +240,6 @@ class PretrainedNetwork:
         file, kind = self.folder / "config.json", getattr(diffusers, self.kind)
         config = self.config
         unet = self.kind == "UNet2DModel"
-        if (embedded := config.get("class_embed_type")) is not None:
-            raise UserError(f"{file}: class_embed_type {embedded!r}; accepted: null, with num_class_embeds")
         for key in ("in_channels", "out_channels") if unet else ("in_channels",):
             if config.get(key, 3) != channels:
                 variance = config.get("out_channels") == 2 * channels

@@ -47,11 +47,14 @@ class Memory:
 def study_memory(study: "Study") -> Memory | None:
     """Estimate the memory of ``study``; None for a model of the user's own make."""
     prepared, config, contributions = study.prepared, study.config, study.contributions
+    family = prepared.family
+    with located(f"{study.file}: model"):
+        precision = _precision(family)
     with located(study.file):
-        outline = outline_of(prepared.family, contributions)
+        outline = outline_of(family, contributions)
     if outline is None:
         return None
-    precision, device = _precision(prepared.family), prepared.device
+    device = prepared.device
     texts = 1 if outline.prompt is not None else len(set(contributions.captions or ()))
     load = Load(
         outline,
