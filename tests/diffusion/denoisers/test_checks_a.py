@@ -119,7 +119,7 @@ def test_sides(cases: dict[str, Served]) -> None:
     for name in (SD, XL, SD3, FLUX):
         case = cases[name]
         case.denoiser.check_size(case.network, 8)
-        with pytest.raises(UserError, match="latents of 7 × 7; .* takes sides that are multiples of 2"):
+        with pytest.raises(UserError, match=r"latents of 7 × 7; .* takes sides that are multiples of 2"):
             case.denoiser.check_size(case.network, 7)
     cases[KLEIN].denoiser.check_size(cases[KLEIN].network, 7)
     most = 2 * cases[SD3].config["pos_embed_max_size"]
