@@ -39,7 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 OF_WHOLE = ("lora", "lora sparse", "sparsified depth")  # refused for adapters
 QUICK = {
-    *(("dit flow labels", method) for method in METHODS),
+    *(("dit flow labels", method) for method in METHODS if method != "lora sparse"),
     ("dit noise", "sparsified"),
     ("unet labels", "sparsified taylor"),
     ("unet labels", "lora sparse"),
@@ -49,10 +49,7 @@ QUICK = {
     ("latent mmdit captions", "lora"),
     ("latent mmdit captions", "influence"),
     ("lora sd3", "sparsified"),
-    ("lora flux", "fine_tune"),
-    ("lora sdxl", "sparsified"),
     ("lora z_image", "gradient_ascent"),
-    ("lora z_image", "sparsified taylor"),
     ("lora pixart", "soup sparse"),
     ("lora qwen", "influence"),
     ("lora dit", "from_scratch"),

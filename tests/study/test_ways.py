@@ -20,7 +20,7 @@ from tiny_study import recorded_values, run_here, write_study
 FAMILIES = {"PixelFamily": "ddpm", "LatentFamily": "latent", "LoRAFamily": "lora"}
 PEOPLE = "abcdefgh"
 SURROGATES = ("pools", "soup", "reweighting", "real_data", "conditional")
-QUICK = ("dit flow labels", "lora z_image", "pretrained dit")
+QUICK = ("dit flow labels", "lora dit")
 
 
 def images(folder: Path, name: str) -> None:
