@@ -112,12 +112,12 @@ def test_work_in_smaller_batches():
 
 
 def test_part_of_a_batch():
-    whole = replace(plain.data(5), conditions=torch.eye(2), condition_of=torch.tensor([0, 1, 1, 0, 1]))
+    whole = replace(plain.data(5), conditions={"states": torch.eye(2)}, condition_of=torch.tensor([0, 1, 1, 0, 1]))
     middle = whole.part(range(1, 4))
     assert middle.rows.tolist() == [1, 2, 3]
     assert middle.x.equal(whole.x[1:4])
     assert middle.flipped.equal(whole.flipped[1:4])
-    assert middle.condition.equal(torch.eye(2)[[1, 1, 0]])
+    assert middle.condition["states"].equal(torch.eye(2)[[1, 1, 0]])
     assert plain.data(5).part(range(2)).condition is None
 
 

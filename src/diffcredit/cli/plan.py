@@ -30,10 +30,12 @@ LEAST_IMAGES = 32  # with fewer, entropies and percentiles are too biased to com
 def plan(study: StudyArgument, workers: WorkersOption = None) -> None:
     """Estimate a study's memory, and its cost from a few timed steps on this machine; nothing is trained or kept."""
     from diffcredit.study.pilot import signal_sentences
+    from diffcredit.study.prepared import build_properties
     from diffcredit.study.study import Study
 
     with stopping_gently(), Bars() as bars:
         loaded = Study.load(study, bars)
+        build_properties(loaded.config, loaded.file)  # mistakes show before the first number
         print_memory(loaded.memory())
         planned = loaded.plan(workers)
         tell_near_copies(loaded, write=False)

@@ -114,13 +114,18 @@ def test_v_prediction_to_pure_noise_from_the_last_step_is_no_turbo(cases: dict[s
     check(cases[XL], tmp_path, {"scheduler": {**TURBO, **schedule}})
 
 
-def test_sides_and_channels(cases: dict[str, Served]) -> None:
-    """A side is a multiple for every level of a U-Net to halve it, and for patches."""
-    expected = {SD: (2, 4), XL: (2, 4), SD3: (2, 4), FLUX: (2, 16), KLEIN: (1, 16)}
-    for name, (multiple, channels) in expected.items():
+def test_sides(cases: dict[str, Served]) -> None:
+    """A side is a multiple for every level of a U-Net to halve it, and for patches; SD3 has a largest one."""
+    for name in (SD, XL, SD3, FLUX):
         case = cases[name]
-        assert case.denoiser.multiple(case.config) == multiple
-        assert case.denoiser.channels(case.latents(16)[0]) == case.config["in_channels"] == channels
+        case.denoiser.check_size(case.network, 8)
+        with pytest.raises(UserError, match=r"latents of 7 × 7; .* takes sides that are multiples of 2"):
+            case.denoiser.check_size(case.network, 7)
+    cases[KLEIN].denoiser.check_size(cases[KLEIN].network, 7)
+    most = 2 * cases[SD3].config["pos_embed_max_size"]
+    cases[SD3].denoiser.check_size(cases[SD3].network, most)
+    with pytest.raises(UserError, match=f"this transformer takes at most {most} × {most}"):
+        cases[SD3].denoiser.check_size(cases[SD3].network, most + 2)
 
 
 def test_a_network_that_needs_a_text_says_so(cases: dict[str, Served]) -> None:
