@@ -14,12 +14,13 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
 from diffcredit.diffusion.ddpm import DDPM, LatentFamily, PixelFamily
+from diffcredit.diffusion.pipeline import Pipeline
 from diffcredit.diffusion.pretrained import DOWNLOADED, NOT_DOWNLOADED, PretrainedNetwork, quiet
 from diffcredit.execution import InProcess
 from diffcredit.study.study import Study
 from tiny_study import files_below, images_of, rows, run_here, write_study
 
-from . import tiny, tiny_pipelines
+from . import tiny, tiny_pipelines, tiny_text_pipelines_b
 from .tiny_pipelines import STUDY, contributions
 
 
@@ -334,3 +335,11 @@ def test_an_optimizer_without_its_package_is_refused_at_once(ddpm_folder, tmp_pa
     model = {"pretrained": "my-unet", "train": {"steps": 2, "optimizer": "adam8bit"}}
     file = study(tmp_path, ddpm_folder, model=model)
     tiny.refused(r"study\.yaml: model\.train\.optimizer: 'adam8bit' needs the package", run_here, file)
+
+
+def test_loading_does_not_touch_torchs_own_random_numbers(tmp_path):
+    """PixArt's transformer draws its tables of modulation before its weights are read."""
+    folder = tiny_text_pipelines_b.pixart_sigma(tmp_path / "pixart")
+    before = torch.random.get_rng_state()
+    Pipeline(folder).network()
+    assert torch.random.get_rng_state().equal(before)

@@ -76,8 +76,8 @@ BOMBS = {
     "evaluations.parquet would have 600,000,000 bytes": lambda: {"evaluations": bytes(600_000_000)},
 }
 
-READER = """
-import resource, sys
+READER = r"""
+import re, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (6_000_000_000, 6_000_000_000))
 from pathlib import Path
 from diffcredit.errors import UserError
@@ -87,7 +87,10 @@ for file in sys.argv[1:]:
         read_archive(Path(file))
     except UserError as error:
         print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+if sys.platform == "darwin":
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+else:  # getrusage counts the process that this one was forked from
+    print(1024 * int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]))
 """
 
 

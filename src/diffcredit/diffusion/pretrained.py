@@ -123,7 +123,8 @@ def weights_fingerprint(folder: Path) -> str:
 
 def load_pretrained(kind: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
     """Return ``kind.from_pretrained(folder)`` on the CPU in ``dtype`` and eval mode; errors name the folder."""
-    with loading(kind, folder), quiet():
+    # some loaders draw weights first, from the global generator
+    with loading(kind, folder), quiet(), torch.random.fork_rng(devices=[]):
         # in its own type first: parts of some models stay in float32
         model, report = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True, torch_dtype=dtype)
     if missing := sorted(report["missing_keys"]):  # they would be random
