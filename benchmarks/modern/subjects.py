@@ -17,7 +17,7 @@ FLOW = {"objective": "flow", "density": {"name": "logit_normal"}}
 
 @dataclass(frozen=True)
 class Scale:
-    """What a machine can do in minutes."""
+    """Sizes of the models and lengths of the trainings that suit a machine."""
 
     dit: Mapping[str, Any]
     emoji: Mapping[str, Any]

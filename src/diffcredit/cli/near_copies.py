@@ -1,4 +1,4 @@
-"""What commands say of a study's images once they have read them: near-copies, names that look alike, crops."""
+"""Notes on a study's images that commands print once they have read them: near-copies, look-alike names, crops."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar

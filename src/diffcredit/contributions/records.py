@@ -189,7 +189,7 @@ class Contributions:
 
     @property
     def cropped_in_words(self) -> str:
-        """What was cut off to make images square, for people; empty where it is little."""
+        """A sentence about images that lost much when they were made square; empty where none did."""
         count = len({*self.cropped}.intersection(self.names))
         if not count:
             return ""

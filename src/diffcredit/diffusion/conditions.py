@@ -1,4 +1,4 @@
-"""What a network is conditioned on: a text or a class label, as a dict of tensors.
+"""Conditions of a network: a text or a class label, as a dict of tensors.
 
 A network takes one or several tensors for each image: hidden states of a text with their mask, pooled states, the size
 of the image, a class. Each is computed once for a text, alone, so that no bit of it depends on other texts; its shape

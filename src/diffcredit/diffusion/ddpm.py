@@ -42,7 +42,7 @@ GUIDANCE = 4.0  # of models that follow labels or captions, unless a study says 
 
 @dataclass(frozen=True)
 class Following:
-    """What a model's images follow: ``conditioner`` makes the conditions of labels or captions, ``prompts`` are those
+    """The labels or captions that images follow: ``conditioner`` makes their conditions, ``prompts`` are those
     that images are generated for, and ``dropout`` is the share of training images without their condition."""
 
     conditioner: Conditioner

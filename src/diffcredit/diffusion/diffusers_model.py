@@ -175,8 +175,8 @@ class DiffusersModel(DiffusionModel):
 
 @dataclass(frozen=True)
 class Guide:
-    """What m images follow: the tensors (m, …) of their ``condition``, and for classifier-free guidance of ``scale``
-    those of ``nothing``. ``told`` is the guidance that the network itself is told."""
+    """The guidance of m images: the tensors (m, …) of their ``condition``, and for classifier-free guidance of
+    ``scale`` those of ``nothing``. ``told`` is the guidance that the network itself is told."""
 
     condition: Mapping[str, Tensor] | None = None
     nothing: Mapping[str, Tensor] | None = None

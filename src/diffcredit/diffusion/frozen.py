@@ -24,7 +24,7 @@ class FrozenBase(ABC):
     """A FirstStage, or Pixels."""
     conditioner: Conditioner
     config: Mapping[str, Any]
-    """That of the network."""
+    """The network's config."""
     guidance: float | None
     """How strongly images follow their prompts by default."""
     computes: torch.dtype | None = None

@@ -188,7 +188,7 @@ class LoRAFamily(Family):
 
     @property
     def frozen(self) -> FrozenBase:
-        """What the adapter changes."""
+        """The frozen base that the adapter changes."""
         if is_saved(self.pretrained):
             return saved_base(self.pretrained, self.autoencoder, self.text_encoder)
         return pipeline(self.pretrained, self.denoiser, self.base, self.beside)

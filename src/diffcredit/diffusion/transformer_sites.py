@@ -1,4 +1,4 @@
-"""What can be removed from a transformer of diffusers: attention heads, MLP units and whole blocks.
+"""Prunable parts of diffusers' transformers: attention heads, MLP units and whole blocks.
 
 The residual stream keeps its width, so each removal concerns the few layers of one attention or one MLP. They are named
 here by the class of diffusers' modules. A general tracer (torch-pruning) groups some of them wrongly: FLUX's single

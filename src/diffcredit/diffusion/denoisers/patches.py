@@ -1,4 +1,4 @@
-"""What the transformers of FLUX and Stable Diffusion 3 share: patches, their places, and time that is not rounded."""
+"""Helpers of transformers over patches, such as FLUX: packing, places, shifts, and time that is not rounded."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager

@@ -46,7 +46,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Load:
-    """What a model is used for: ``images`` training images with ``texts`` distinct texts, trained and sampled with
+    """The use of a model: ``images`` training images with ``texts`` distinct texts, trained and sampled with
     these settings. ``eight_bits``: the frozen linear layers are stored in 8 bits. ``computes_bf16``: the network
     computes in bf16, whatever its weights are stored in."""
 

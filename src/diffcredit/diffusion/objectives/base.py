@@ -36,7 +36,7 @@ class Objective(ABC):
     """JSON that fixes the objective; :func:`~diffcredit.diffusion.objectives.objective_from` reads it."""
 
     prediction: str
-    """What the network predicts: ``epsilon``, ``v_prediction``, ``sample`` or ``flow``."""
+    """The network's prediction: ``epsilon``, ``v_prediction``, ``sample`` or ``flow``."""
 
     @property
     @abstractmethod
